@@ -1,0 +1,2 @@
+//! The `redhanded` binary.
+fn main() {}

@@ -1,0 +1,302 @@
+//! Opening an ELF file: headers, segments and sections, and nothing more.
+
+use memmap2::Mmap;
+use object::elf;
+use object::read::elf::{FileHeader, ProgramHeader};
+use object::{Endianness, Object, ObjectSection};
+use redhanded_model::Svma;
+use std::borrow::Cow;
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use thiserror::Error;
+
+/// Why a file cannot be used.
+#[derive(Debug, Error)]
+pub enum ImageError {
+    /// The file cannot be opened or read.
+    #[error("cannot read {path}: {source}")]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// Not an ELF file.
+    #[error("{path} is {what}, not an ELF program or library")]
+    NotElf {
+        /// The file.
+        path: PathBuf,
+        /// What it is instead.
+        what: String,
+    },
+    /// An ELF file for another machine.
+    #[error("{path} is for {machine}; Redhanded samples x86-64 code only")]
+    WrongMachine {
+        /// The file.
+        path: PathBuf,
+        /// The machine it is for.
+        machine: String,
+    },
+    /// An ELF file whose headers do not hold together.
+    #[error("{path} is damaged or cut short: {why}; copy or build it again")]
+    Malformed {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        why: String,
+    },
+}
+
+/// A loadable segment.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Segment {
+    /// Where it is meant to be in memory, relative to the load bias.
+    pub svma: Svma,
+    /// Its size in memory.
+    pub mem_size: u64,
+    /// Where it is in the file.
+    pub file_offset: u64,
+    /// How much of it is in the file.
+    pub file_size: u64,
+    /// Whether it can be written.
+    pub writable: bool,
+    /// Whether it can be executed.
+    pub executable: bool,
+}
+
+impl Segment {
+    /// Whether `svma` lies in it.
+    #[must_use]
+    pub const fn contains(&self, svma: Svma) -> bool {
+        svma.0 >= self.svma.0 && svma.0 - self.svma.0 < self.mem_size
+    }
+}
+
+/// One ELF file, mapped. Cheap to open: only its headers are read.
+pub struct Image {
+    path: PathBuf,
+    data: Arc<Mmap>,
+    segments: Vec<Segment>,
+    relro: Vec<(u64, u64)>,
+    build_id: Option<Vec<u8>>,
+    entry: Svma,
+    interpreter: Option<PathBuf>,
+    position_independent: bool,
+}
+
+impl std::fmt::Debug for Image {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Image").field("path", &self.path).finish()
+    }
+}
+
+impl Image {
+    /// Opens the ELF file at `path`.
+    ///
+    /// # Errors
+    /// When it cannot be read, is no x86-64 ELF file, or is damaged.
+    pub fn open(path: &Path) -> Result<Self, ImageError> {
+        let read_error = |source| ImageError::Read {
+            path: path.to_owned(),
+            source,
+        };
+        let file = File::open(path).map_err(read_error)?;
+        if !file.metadata().map_err(read_error)?.is_file() {
+            return Err(ImageError::NotElf {
+                path: path.to_owned(),
+                what: "not a regular file".to_owned(),
+            });
+        }
+        #[expect(unsafe_code, reason = "mapping a file is the one unsafe act here")]
+        // SAFETY: the mapping is private and only read. A file that shrinks while
+        // it is mapped would raise SIGBUS: programs in use cannot be truncated
+        // (ETXTBSY), and linkers and package managers replace files instead.
+        let data = unsafe { Mmap::map(&file) }.map_err(read_error)?;
+        Self::parse(path, data)
+    }
+
+    fn parse(path: &Path, data: Mmap) -> Result<Self, ImageError> {
+        let malformed = |why: &dyn std::fmt::Display| ImageError::Malformed {
+            path: path.to_owned(),
+            why: why.to_string(),
+        };
+        if data.get(..4) != Some(&elf::ELFMAG[..]) {
+            let what = match data.get(..2) {
+                None => "empty",
+                Some(b"#!") => "a script",
+                _ => "some other kind of file",
+            };
+            return Err(ImageError::NotElf {
+                path: path.to_owned(),
+                what: what.to_owned(),
+            });
+        }
+        check_machine(path, &data)?;
+        let header = elf::FileHeader64::<Endianness>::parse(&*data).map_err(|e| malformed(&e))?;
+        let endian = header.endian().map_err(|e| malformed(&e))?;
+        let headers = header
+            .program_headers(endian, &*data)
+            .map_err(|e| malformed(&e))?;
+        let mut segments = Vec::new();
+        let mut relro = Vec::new();
+        let mut interpreter = None;
+        for program in headers {
+            match program.p_type(endian) {
+                elf::PT_LOAD => {
+                    let flags = program.p_flags(endian);
+                    segments.push(Segment {
+                        svma: Svma(program.p_vaddr(endian)),
+                        mem_size: program.p_memsz(endian),
+                        file_offset: program.p_offset(endian),
+                        file_size: program.p_filesz(endian),
+                        writable: flags & elf::PF_W != 0,
+                        executable: flags & elf::PF_X != 0,
+                    });
+                }
+                elf::PT_GNU_RELRO => {
+                    let start = program.p_vaddr(endian);
+                    relro.push((start, start.saturating_add(program.p_memsz(endian))));
+                }
+                elf::PT_INTERP => {
+                    let bytes = program
+                        .data(endian, &*data)
+                        .map_err(|()| malformed(&"its interpreter's name lies outside the file"))?;
+                    let name = bytes.split(|byte| *byte == 0).next().unwrap_or_default();
+                    interpreter = Some(PathBuf::from(String::from_utf8_lossy(name).into_owned()));
+                }
+                _ => {}
+            }
+        }
+        for segment in &segments {
+            let end = segment.file_offset.checked_add(segment.file_size);
+            if end.is_none_or(|end| end > data.len() as u64) {
+                return Err(malformed(&"a segment lies outside the file"));
+            }
+        }
+        let object = object::File::parse(&*data).map_err(|e| malformed(&e))?;
+        let build_id = object.build_id().ok().flatten().map(<[u8]>::to_vec);
+        Ok(Self {
+            path: path.to_owned(),
+            entry: Svma(header.e_entry(endian)),
+            position_independent: header.e_type(endian) == elf::ET_DYN,
+            data: Arc::new(data),
+            segments,
+            relro,
+            build_id,
+            interpreter,
+        })
+    }
+
+    /// The file it was opened from.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The file's name without its folder.
+    #[must_use]
+    pub fn name(&self) -> String {
+        self.path.file_name().map_or_else(
+            || self.path.display().to_string(),
+            |name| name.to_string_lossy().into_owned(),
+        )
+    }
+
+    /// The loadable segments, as the file orders them.
+    #[must_use]
+    pub fn segments(&self) -> &[Segment] {
+        &self.segments
+    }
+
+    /// The segment `svma` lies in.
+    #[must_use]
+    pub fn segment_at(&self, svma: Svma) -> Option<&Segment> {
+        self.segments.iter().find(|s| s.contains(svma))
+    }
+
+    /// Whether `svma` is made read-only once relocations are done.
+    #[must_use]
+    pub fn is_relro(&self, svma: Svma) -> bool {
+        self.relro
+            .iter()
+            .any(|(start, end)| (*start..*end).contains(&svma.0))
+    }
+
+    /// The linker's identification of this very build.
+    #[must_use]
+    pub fn build_id(&self) -> Option<&[u8]> {
+        self.build_id.as_deref()
+    }
+
+    /// Where execution begins.
+    #[must_use]
+    pub const fn entry(&self) -> Svma {
+        self.entry
+    }
+
+    /// The dynamic linker it asks for; `None` in static programs.
+    #[must_use]
+    pub fn interpreter(&self) -> Option<&Path> {
+        self.interpreter.as_deref()
+    }
+
+    /// Whether it can be loaded anywhere.
+    #[must_use]
+    pub const fn position_independent(&self) -> bool {
+        self.position_independent
+    }
+
+    /// The whole file.
+    #[must_use]
+    pub fn data(&self) -> &[u8] {
+        &self.data
+    }
+
+    /// The parsed section view of the file. Parsing reads headers only, so it
+    /// is made anew instead of being kept in a self-referential struct.
+    pub(crate) fn object(&self) -> Option<object::File<'_>> {
+        object::File::parse(&**self.data).ok()
+    }
+
+    /// The contents of a section, decompressed where it is compressed.
+    #[must_use]
+    pub fn section(&self, name: &str) -> Option<Cow<'_, [u8]>> {
+        let object = self.object()?;
+        let section = object.section_by_name(name)?;
+        section.uncompressed_data().ok()
+    }
+
+    /// The bytes of `len` at `svma`, as far as they are in the file.
+    #[must_use]
+    pub fn bytes_at(&self, svma: Svma, len: usize) -> Option<&[u8]> {
+        let segment = self.segment_at(svma)?;
+        let within = svma.0 - segment.svma.0;
+        let available = segment.file_size.checked_sub(within)?;
+        let len = u64::try_from(len).ok()?.min(available);
+        let start = usize::try_from(segment.file_offset.checked_add(within)?).ok()?;
+        self.data
+            .get(start..start.checked_add(usize::try_from(len).ok()?)?)
+    }
+}
+
+fn check_machine(path: &Path, data: &[u8]) -> Result<(), ImageError> {
+    let word = |at: usize| {
+        data.get(at..at + 2)
+            .map_or(0, |b| u16::from_le_bytes([b[0], b[1]]))
+    };
+    let machine = match (data.get(4), word(18)) {
+        (Some(&elf::ELFCLASS64), elf::EM_X86_64) => return Ok(()),
+        (Some(&elf::ELFCLASS32), elf::EM_X86_64) => "x86-64 with 32-bit pointers (x32)".to_owned(),
+        (_, elf::EM_386) => "32-bit x86".to_owned(),
+        (_, elf::EM_AARCH64) => "64-bit ARM".to_owned(),
+        (_, elf::EM_ARM) => "32-bit ARM".to_owned(),
+        (_, elf::EM_RISCV) => "RISC-V".to_owned(),
+        (_, machine) => format!("another machine (ELF machine {machine})"),
+    };
+    Err(ImageError::WrongMachine {
+        path: path.to_owned(),
+        machine,
+    })
+}

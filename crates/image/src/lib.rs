@@ -1,0 +1,12 @@
+//! A file becomes facts: ELF, DWARF, unwind tables and instructions turned into
+//! functions, sites, source lines, inlined frames, variables and fields.
+//!
+//! Takes paths and bytes, gives facts about a *file*; never sees a live target.
+//! What it is asked about a running program it answers from the file alone, in
+//! [`Svma`](redhanded_model::Svma)s. Everything expensive is done on first use.
+//! Foreign bytes never make it panic: what cannot be parsed is an error or a
+//! counted omission.
+
+mod elf;
+
+pub use elf::{Image, ImageError, Segment};

@@ -1,0 +1,28 @@
+//! Plain data and pure rules of Redhanded: what a site, an access, a window, a
+//! collision and a race are, when two accesses conflict, what counts as a loss
+//! and what makes two collisions the same race.
+//!
+//! Nothing in here does I/O, and nothing knows how a live target is driven or
+//! how a file is parsed. Everything else speaks in these words.
+
+mod access;
+mod address;
+mod class;
+mod loss;
+mod race;
+mod registers;
+mod run;
+mod site;
+mod window;
+
+pub use access::{AccessKind, Bytes, pieces};
+pub use address::{Avma, ModuleId, SpaceId, Svma, TaskId};
+pub use class::{Class, Evidence, Side, Synchronisation, classify};
+pub use loss::{Loss, Losses};
+pub use race::{
+    AccessReport, BitField, Fingerprint, Frame, Race, Region, SeenBy, ThreadName, Values, What,
+};
+pub use registers::{Register, Registers};
+pub use run::{RunReport, SiteCounts, Unseen};
+pub use site::{Excluded, Exclusions, Site};
+pub use window::{Hit, Strategy, WindowEnd, WindowId, WindowPlan, WindowRecord};

@@ -1,0 +1,88 @@
+//! Losses: the counted reasons why a sample or a trap said nothing.
+
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// Why a sample or a trap became no collision although it might have.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Loss {
+    /// All debug registers were in use: the window only re-read.
+    NoDebugRegister,
+    /// A trap of a window that had ended already.
+    StaleTrap,
+    /// The instruction that trapped does not touch the watched bytes.
+    NotOverlapping,
+    /// The instruction before the trap could not be determined.
+    UnknownInstruction,
+    /// It overwrote its own address register and the loaded value does not
+    /// settle the matter.
+    AddressDestroyed,
+    /// A trap in the kernel that no argument of the system call explains.
+    KernelAccess,
+    /// A vector read of a string function that may read past its data.
+    OverRead,
+    /// The sampled operand could not be computed or read.
+    UnreadableOperand,
+    /// The sampled thread was the only one, and its memory private: nobody was
+    /// there to collide with.
+    Alone,
+    /// The budget was used up: the thread went on at once.
+    OverBudget,
+    /// As many windows were open as there may be.
+    TooManyWindows,
+    /// The bytes at the site are not those of its file: left alone.
+    TextChanged,
+    /// The window ended because its thread or the target did.
+    ThreadGone,
+    /// A thread could not be watched.
+    Unwatched,
+}
+
+impl Loss {
+    /// The reason as reports print it.
+    #[must_use]
+    pub const fn describe(self) -> &'static str {
+        match self {
+            Self::NoDebugRegister => "no free debug register (re-read only)",
+            Self::StaleTrap => "trap of an earlier window",
+            Self::NotOverlapping => "trap on neighbouring bytes",
+            Self::UnknownInstruction => "trapping instruction unknown",
+            Self::AddressDestroyed => "address register overwritten by its own load",
+            Self::KernelAccess => "kernel access outside the system call's arguments",
+            Self::OverRead => "string function reading past its data",
+            Self::UnreadableOperand => "operand not readable",
+            Self::Alone => "no other thread to collide with",
+            Self::OverBudget => "over budget",
+            Self::TooManyWindows => "too many windows open",
+            Self::TextChanged => "text differs from its file",
+            Self::ThreadGone => "thread or program ended in the window",
+            Self::Unwatched => "threads without a watch",
+        }
+    }
+}
+
+/// How often each loss happened.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
+#[serde(transparent)]
+pub struct Losses(pub BTreeMap<Loss, u64>);
+
+impl Losses {
+    /// Counts one more.
+    pub fn add(&mut self, loss: Loss) {
+        *self.0.entry(loss).or_default() += 1;
+    }
+
+    /// Adds all of `other`.
+    pub fn merge(&mut self, other: &Self) {
+        for (loss, count) in &other.0 {
+            *self.0.entry(*loss).or_default() += count;
+        }
+    }
+
+    /// How often `loss` happened.
+    #[must_use]
+    pub fn get(&self, loss: Loss) -> u64 {
+        self.0.get(&loss).copied().unwrap_or(0)
+    }
+}

@@ -1,0 +1,56 @@
+//! The integer registers of one x86-64 task.
+
+/// A general-purpose register, by its number in the instruction encoding.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[repr(u8)]
+#[expect(missing_docs, reason = "these are the registers' own names")]
+pub enum Register {
+    Rax = 0,
+    Rcx = 1,
+    Rdx = 2,
+    Rbx = 3,
+    Rsp = 4,
+    Rbp = 5,
+    Rsi = 6,
+    Rdi = 7,
+    R8 = 8,
+    R9 = 9,
+    R10 = 10,
+    R11 = 11,
+    R12 = 12,
+    R13 = 13,
+    R14 = 14,
+    R15 = 15,
+}
+
+/// What a stopped task's registers hold.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Registers {
+    /// The general-purpose registers, indexed by [`Register`].
+    pub gpr: [u64; 16],
+    /// The instruction pointer.
+    pub rip: u64,
+    /// The flags.
+    pub rflags: u64,
+    /// Base of the `fs` segment (thread-local storage of programs).
+    pub fs_base: u64,
+    /// Base of the `gs` segment (per-CPU data of kernels).
+    pub gs_base: u64,
+    /// The number of the system call the task is in or was last in, if the
+    /// backend knows: -1 otherwise.
+    pub system_call: i64,
+}
+
+impl Registers {
+    /// The value of one register.
+    #[must_use]
+    pub const fn get(&self, register: Register) -> u64 {
+        self.gpr[register as usize]
+    }
+
+    /// Whether string instructions run towards lower addresses.
+    #[must_use]
+    pub const fn direction_down(&self) -> bool {
+        self.rflags & (1 << 10) != 0
+    }
+}

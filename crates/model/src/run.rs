@@ -1,0 +1,71 @@
+//! What a whole run came to.
+
+use crate::{Losses, Race};
+use serde::Serialize;
+
+/// How many sites there were and what was done with them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
+pub struct SiteCounts {
+    /// In the sampling set of all loaded modules.
+    pub total: u64,
+    /// Armed at some time.
+    pub armed: u64,
+    /// Fired at some time.
+    pub sampled: u64,
+}
+
+/// Something the run could not look at.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct Unseen {
+    /// What: a module, a child process, …
+    pub what: String,
+    /// Why not.
+    pub why: String,
+}
+
+/// Everything there is to say about a run.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct RunReport {
+    /// The program and its arguments.
+    pub program: Vec<String>,
+    /// How often it was run.
+    pub runs: u64,
+    /// Wall-clock time in seconds.
+    pub wall_s: f64,
+    /// Samples: firings of armed sites.
+    pub samples: u64,
+    /// Windows: samples at which the thread was held and the bytes observed.
+    pub windows: u64,
+    /// Time threads were held, in seconds.
+    pub held_s: f64,
+    /// Thread time in seconds the budget is measured against.
+    pub thread_s: f64,
+    /// The sites.
+    pub sites: SiteCounts,
+    /// The losses.
+    pub losses: Losses,
+    /// What was not looked at.
+    pub unseen: Vec<Unseen>,
+    /// How the program ended, in words, and its status if it ended.
+    pub ending: Option<String>,
+    /// The races, most certain and most often seen first.
+    pub races: Vec<Race>,
+}
+
+impl RunReport {
+    /// Samples per second of wall-clock time.
+    #[must_use]
+    pub fn samples_per_s(&self) -> f64 {
+        ratio(self.samples as f64, self.wall_s)
+    }
+
+    /// Time held as a share of thread time.
+    #[must_use]
+    pub fn overhead_estimate(&self) -> f64 {
+        ratio(self.held_s, self.thread_s)
+    }
+}
+
+fn ratio(part: f64, whole: f64) -> f64 {
+    if whole > 0.0 { part / whole } else { 0.0 }
+}

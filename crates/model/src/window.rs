@@ -1,0 +1,116 @@
+//! Windows: what `detect` asks of a target, and what it gets back.
+
+use crate::{AccessKind, Avma, Bytes, Loss, ModuleId, Registers, SpaceId, Svma, TaskId};
+use std::time::Duration;
+
+/// The number of a window, never used twice in a run.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct WindowId(pub u64);
+
+/// Which of the two ways of seeing a conflict a window uses.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Strategy {
+    /// Debug registers only.
+    Watch,
+    /// Re-reading only.
+    Reread,
+    /// Both.
+    #[default]
+    Both,
+}
+
+impl Strategy {
+    /// Whether debug registers are used.
+    #[must_use]
+    pub const fn watches(self) -> bool {
+        !matches!(self, Self::Reread)
+    }
+
+    /// Whether changed bytes count.
+    #[must_use]
+    pub const fn rereads(self) -> bool {
+        !matches!(self, Self::Watch)
+    }
+}
+
+/// What a window at a site is to do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct WindowPlan {
+    /// How long the thread is held when nothing happens.
+    pub delay: Duration,
+    /// How conflicts are looked for.
+    pub strategy: Strategy,
+    /// Whether the window ends early when no other task can make progress.
+    pub end_early: bool,
+}
+
+/// One conflicting access, as the machine showed it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Hit {
+    /// Who made it.
+    pub task: TaskId,
+    /// Its registers right after the access.
+    pub registers: Registers,
+    /// The watched piece that fired.
+    pub watched: Bytes,
+    /// The bytes of the sampled access, read when the hit was taken.
+    pub bytes_now: Vec<u8>,
+}
+
+/// How a window ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum WindowEnd {
+    /// Its delay was over.
+    Elapsed,
+    /// No other task could make progress.
+    Blocked,
+    /// The bytes changed.
+    Changed,
+    /// A hit was accepted as its collision.
+    Collided,
+    /// Its task or the target ended, or the tool is going away.
+    Cut,
+}
+
+/// What came of a window.
+#[derive(Clone, PartialEq, Debug)]
+pub struct WindowRecord {
+    /// Its number.
+    pub id: WindowId,
+    /// The address space of the sampled bytes.
+    pub space: SpaceId,
+    /// The module and place of the sampled instruction.
+    pub module: ModuleId,
+    /// The sampled instruction in its file.
+    pub svma: Svma,
+    /// The sampled instruction in the target.
+    pub pc: Avma,
+    /// The held task.
+    pub task: TaskId,
+    /// Its registers, before the access.
+    pub registers: Registers,
+    /// The bytes it was about to access.
+    pub bytes: Bytes,
+    /// What it was about to do to them.
+    pub kind: AccessKind,
+    /// The bytes when the window opened.
+    pub before: Vec<u8>,
+    /// The bytes when it closed, or when a change was first seen.
+    pub after: Vec<u8>,
+    /// The accepted conflicting access, if there was one.
+    pub hit: Option<Hit>,
+    /// How it ended.
+    pub end: WindowEnd,
+    /// How long the task was held.
+    pub held: Duration,
+    /// What went wrong in it.
+    pub losses: Vec<Loss>,
+}
+
+impl WindowRecord {
+    /// Whether the bytes were seen to change.
+    #[must_use]
+    pub fn changed(&self) -> bool {
+        self.before != self.after
+    }
+}
