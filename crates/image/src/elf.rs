@@ -1,5 +1,6 @@
 //! Opening an ELF file: headers, segments and sections, and nothing more.
 
+use crate::debug::DebugInfo;
 use memmap2::Mmap;
 use object::elf;
 use object::read::elf::{FileHeader, ProgramHeader};
@@ -9,7 +10,7 @@ use std::borrow::Cow;
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use thiserror::Error;
 
 /// Why a file cannot be used.
@@ -84,6 +85,7 @@ pub struct Image {
     entry: Svma,
     interpreter: Option<PathBuf>,
     position_independent: bool,
+    pub(crate) debug: OnceLock<DebugInfo>,
 }
 
 impl std::fmt::Debug for Image {
@@ -186,6 +188,7 @@ impl Image {
             relro,
             build_id,
             interpreter,
+            debug: OnceLock::new(),
         })
     }
 
@@ -252,6 +255,11 @@ impl Image {
     #[must_use]
     pub fn data(&self) -> &[u8] {
         &self.data
+    }
+
+    /// The mapping itself, for what must outlive a borrow of the image.
+    pub(crate) fn mapping(&self) -> Arc<Mmap> {
+        Arc::clone(&self.data)
     }
 
     /// The parsed section view of the file. Parsing reads headers only, so it

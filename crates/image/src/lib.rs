@@ -7,6 +7,10 @@
 //! Foreign bytes never make it panic: what cannot be parsed is an error or a
 //! counted omission.
 
+mod debug;
 mod elf;
+mod unwind;
 
+pub use debug::DebugInfo;
 pub use elf::{Image, ImageError, Segment};
+pub use unwind::Unwinder;
