@@ -1,2 +1,60 @@
-//! The project's own tasks.
-fn main() {}
+//! The project's own tasks, run as `cargo xtask TASK`.
+
+mod command;
+mod compile;
+mod corpus;
+mod drive;
+mod judge;
+mod kernel;
+mod label;
+mod licences;
+mod packages;
+mod peers;
+mod place;
+mod spdx;
+mod suite;
+mod test;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// The project's own tasks: the whole test, the corpus, labelled suites.
+#[derive(Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask")]
+struct Arguments {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Subcommand)]
+enum Task {
+    /// Everything a change must pass: packages, fmt, clippy, tests, licences, fuzz, corpus, demo
+    Test(test::Options),
+    /// Run the access kernels under Redhanded and judge its reports
+    Corpus(corpus::Options),
+    /// Run a labelled suite of racy and race-free programs and print recall and specificity
+    Suite(suite::Options),
+    /// Check the licences of all dependencies against deny.toml
+    Licences,
+}
+
+fn main() -> ExitCode {
+    let outcome = match Arguments::parse().task {
+        Task::Test(options) => test::run(&options),
+        Task::Corpus(options) => corpus::run(&options).map(|tally| {
+            println!("{tally}");
+            tally.failed == 0
+        }),
+        Task::Suite(options) => suite::run(&options).map(|()| true),
+        Task::Licences => licences::run().map(|()| true),
+    };
+    match outcome {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("xtask: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! `cargo xtask test`: everything a change must pass.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+use anyhow::{Context, Result, ensure};
+use clap::Args;
+
+use crate::corpus::{self, Tally};
+use crate::{command, licences, packages, place};
+
+/// Options of `cargo xtask test`.
+#[derive(Args, Debug)]
+pub struct Options {
+    /// Leave out what runs programs under Redhanded: the corpus and the demo
+    #[arg(long)]
+    quick: bool,
+}
+
+/// What a step gives: how many of its cases passed and failed.
+type Step = fn() -> Result<Tally>;
+
+/// Runs all steps, also after one has failed; true if none did.
+pub fn run(options: &Options) -> Result<bool> {
+    let start = Instant::now();
+    header("packages");
+    packages::provide()?;
+    let mut steps: Vec<(&str, Step)> = vec![
+        ("format", format),
+        ("lints", lints),
+        ("tests", tests),
+        ("licences", check_licences),
+    ];
+    if !options.quick {
+        steps.push(("corpus, short form", short_corpus));
+        steps.push(("demo", demo));
+    }
+    let mut total = Tally::default();
+    let mut failed = Vec::new();
+    for (name, step) in steps {
+        header(name);
+        let tally = step().unwrap_or_else(|error| {
+            println!("{name}: {error:#}");
+            Tally {
+                passed: 0,
+                failed: 1,
+            }
+        });
+        if tally.failed > 0 {
+            failed.push(name);
+        }
+        total += tally;
+    }
+    header("result");
+    if failed.is_empty() {
+        println!("all steps passed in {:.0} s", start.elapsed().as_secs_f64());
+    } else {
+        println!("failed: {}", failed.join(", "));
+    }
+    println!("{total}");
+    Ok(total.failed == 0)
+}
+
+fn header(name: &str) {
+    println!("\n== {name} ==");
+}
+
+const PASSED: Tally = Tally {
+    passed: 1,
+    failed: 0,
+};
+
+fn format() -> Result<Tally> {
+    let tidy = command::shown(&place::cargo(), &["fmt", "--all", "--check"])?;
+    ensure!(tidy, "run `cargo fmt --all`");
+    Ok(PASSED)
+}
+
+fn lints() -> Result<Tally> {
+    let words = [
+        "clippy",
+        "--workspace",
+        "--all-targets",
+        "--",
+        "-D",
+        "warnings",
+    ];
+    ensure!(
+        command::shown(&place::cargo(), &words)?,
+        "clippy has warnings"
+    );
+    Ok(PASSED)
+}
+
+/// Unit, integration and doc tests, whose own counts are added up.
+fn tests() -> Result<Tally> {
+    let words = ["test", "--workspace", "--no-fail-fast"];
+    println!("$ {}", command::in_words("cargo", &words));
+    let mut child = Command::new(place::cargo())
+        .args(words)
+        .current_dir(place::root())
+        .stdout(Stdio::piped())
+        .spawn()
+        .context("cannot start cargo")?;
+    let mut tally = Tally::default();
+    let output = child.stdout.take().context("cargo has no output")?;
+    for line in BufReader::new(output).lines() {
+        let line = line.context("cannot read what cargo test says")?;
+        println!("{line}");
+        if let Some(counts) = counts(&line) {
+            tally += counts;
+        }
+    }
+    let status = child.wait().context("cannot wait for cargo")?;
+    if !status.success() && tally.failed == 0 {
+        // It did not even build, or died.
+        tally.failed = 1;
+    }
+    Ok(tally)
+}
+
+/// The counts in `test result: ok. 12 passed; 0 failed; …`.
+fn counts(line: &str) -> Option<Tally> {
+    let rest = line.strip_prefix("test result: ")?;
+    let count = |word: &str| -> Option<u64> {
+        let (before, _) = rest.split_once(word)?;
+        before.split_whitespace().next_back()?.parse().ok()
+    };
+    Some(Tally {
+        passed: count(" passed")?,
+        failed: count(" failed")?,
+    })
+}
+
+fn check_licences() -> Result<Tally> {
+    licences::run()?;
+    Ok(PASSED)
+}
+
+fn short_corpus() -> Result<Tally> {
+    corpus::run(&corpus::Options::default())
+}
+
+fn demo() -> Result<Tally> {
+    let redhanded = place::build_redhanded()?;
+    let caught = command::shown(&redhanded.to_string_lossy(), &["demo"])?;
+    ensure!(caught, "the demo did not end well");
+    Ok(PASSED)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_counts_of_cargo_test_are_read() {
+        let line =
+            "test result: FAILED. 12 passed; 3 failed; 1 ignored; 0 measured; 0 filtered out";
+        assert_eq!(
+            counts(line),
+            Some(Tally {
+                passed: 12,
+                failed: 3
+            })
+        );
+        assert_eq!(counts("test kernel::tests::x ... ok"), None);
+    }
+}
