@@ -111,11 +111,7 @@ impl Image {
                 what: "not a regular file".to_owned(),
             });
         }
-        #[expect(unsafe_code, reason = "mapping a file is the one unsafe act here")]
-        // SAFETY: the mapping is private and only read. A file that shrinks while
-        // it is mapped would raise SIGBUS: programs in use cannot be truncated
-        // (ETXTBSY), and linkers and package managers replace files instead.
-        let data = unsafe { Mmap::map(&file) }.map_err(read_error)?;
+        let data = map(&file).map_err(read_error)?;
         Self::parse(path, data)
     }
 
@@ -286,6 +282,17 @@ impl Image {
         let start = usize::try_from(segment.file_offset.checked_add(within)?).ok()?;
         self.data
             .get(start..start.checked_add(usize::try_from(len).ok()?)?)
+    }
+}
+
+/// Maps a whole file.
+pub(crate) fn map(file: &File) -> io::Result<Mmap> {
+    #[expect(unsafe_code, reason = "mapping a file is the one unsafe act here")]
+    // SAFETY: the mapping is private and only read. A file that shrinks while
+    // it is mapped would raise SIGBUS: programs in use cannot be truncated
+    // (ETXTBSY), and linkers and package managers replace files instead.
+    unsafe {
+        Mmap::map(file)
     }
 }
 
