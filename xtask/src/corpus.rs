@@ -7,17 +7,17 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Result, anyhow, bail, ensure};
 use clap::Args;
 use globset::{Glob, GlobMatcher};
 
 use crate::compile::{self, Program};
-use crate::drive::{Driver, Finding, NOT_APPLICABLE, Round};
-use crate::judge::{Circumstances, Symbols};
+use crate::drive::Driver;
 use crate::kernel::{self, Kernel, List};
 use crate::place;
+use crate::trial::{Demands, State, Trial, Verdict};
 
 /// Options of `cargo xtask corpus`.
 #[derive(Args, Clone, Debug, Default)]
@@ -65,32 +65,6 @@ impl AddAssign for Tally {
         self.passed += other.passed;
         self.failed += other.failed;
     }
-}
-
-/// How much is asked of the kernels.
-struct Demands {
-    seeds: Vec<u64>,
-    windows: u64,
-    /// An expected race must be found in this time.
-    found_within: Duration,
-    /// The windows must be reached in this time, or nothing was tested.
-    windows_within: Duration,
-}
-
-/// What became of one program.
-struct Verdict {
-    title: String,
-    state: State,
-    seconds: f64,
-    windows: u64,
-    losses: BTreeMap<String, u64>,
-    samples: u64,
-}
-
-enum State {
-    Passed(String),
-    NotApplicable,
-    Failed(String),
 }
 
 /// Runs the corpus, prints the table and says how many cases passed.
@@ -197,251 +171,6 @@ fn run_all(
     Ok(verdicts.into_iter().map(|(_, verdict)| verdict).collect())
 }
 
-/// One program on trial.
-struct Trial<'a> {
-    driver: &'a Driver,
-    demands: &'a Demands,
-    program: &'a Program,
-    windows: u64,
-    samples: u64,
-    losses: BTreeMap<String, u64>,
-}
-
-impl<'a> Trial<'a> {
-    fn new(driver: &'a Driver, demands: &'a Demands, program: &'a Program) -> Self {
-        Self {
-            driver,
-            demands,
-            program,
-            windows: 0,
-            samples: 0,
-            losses: BTreeMap::new(),
-        }
-    }
-
-    fn verdict(mut self) -> Verdict {
-        let start = Instant::now();
-        let outcome = match (self.program.kernel.list, self.program.twin) {
-            (List::Expected, _) => self.expected(),
-            (List::Never, false) => self.never(),
-            (List::Never, true) => self.twin(),
-        };
-        Verdict {
-            title: self.program.title(),
-            state: outcome.unwrap_or_else(|error| State::Failed(format!("{error:#}"))),
-            seconds: start.elapsed().as_secs_f64(),
-            windows: self.windows,
-            samples: self.samples,
-            losses: self.losses,
-        }
-    }
-
-    fn circumstances(&self) -> Result<Circumstances> {
-        let stripped = self
-            .program
-            .symbols
-            .as_deref()
-            .map(Symbols::read)
-            .transpose()?;
-        Ok(Circumstances {
-            stripped,
-            unprivileged: !nix::unistd::geteuid().is_root(),
-        })
-    }
-
-    fn round(&mut self, round: &Round) -> Result<Finding> {
-        let finding = self.driver.run(self.program, round)?;
-        self.windows += finding.report.run.windows;
-        self.samples += finding.report.run.samples;
-        for (reason, count) in &finding.report.run.losses {
-            *self.losses.entry(reason.clone()).or_default() += count.as_u64().unwrap_or(0);
-        }
-        Ok(finding)
-    }
-
-    /// The races must be found in the time given, by all but one in twenty seeds.
-    fn expected(&mut self) -> Result<State> {
-        let circumstances = self.circumstances()?;
-        let seeds = self.demands.seeds.clone();
-        let mut misses = Vec::new();
-        let mut slowest = Duration::ZERO;
-        for &seed in &seeds {
-            match self.found_with(&circumstances, seed)? {
-                Some(Ok(after)) => slowest = slowest.max(after),
-                Some(Err(miss)) => misses.push(miss),
-                None => return Ok(State::NotApplicable),
-            }
-        }
-        let found = seeds.len() - misses.len();
-        let summary = format!(
-            "found by {found} of {} seeds, the slowest in {:.1} s",
-            seeds.len(),
-            slowest.as_secs_f64()
-        );
-        if misses.len() * 20 <= seeds.len() {
-            Ok(State::Passed(summary))
-        } else {
-            Ok(State::Failed(format!("{summary}\n{}", misses.join("\n"))))
-        }
-    }
-
-    /// `None` when the machine cannot run it, else the time it took or what was missed.
-    fn found_with(
-        &mut self,
-        circumstances: &Circumstances,
-        seed: u64,
-    ) -> Result<Option<Result<Duration, String>>> {
-        let start = Instant::now();
-        let mut missing: Vec<_> = self.program.kernel.expects.iter().collect();
-        let mut time = Duration::from_millis(500);
-        for number in 0.. {
-            let left = self.demands.found_within.saturating_sub(start.elapsed());
-            let round = Round {
-                seed: seed * 1000 + number,
-                time: time.min(left.max(Duration::from_millis(500))),
-                windows: None,
-                focus: Vec::new(),
-            };
-            let finding = self.round(&round)?;
-            if finding.status == NOT_APPLICABLE {
-                return Ok(None);
-            }
-            let races = &finding.report.races;
-            for what in &self.program.kernel.silent {
-                if races
-                    .iter()
-                    .any(|race| race.class == "race" && race.what.begins(what))
-                {
-                    bail!("`{what}` must not be reported\n{}", shown(&finding));
-                }
-            }
-            missing.retain(|one| !races.iter().any(|race| circumstances.meets(one, race)));
-            if missing.is_empty() {
-                return Ok(Some(Ok(start.elapsed())));
-            }
-            if start.elapsed() >= self.demands.found_within {
-                let miss = format!(
-                    "seed {seed}: not reported: {missing:?}\n{}",
-                    shown(&finding)
-                );
-                return Ok(Some(Err(miss)));
-            }
-            time = (time * 2).min(Duration::from_secs(2));
-        }
-        Ok(None)
-    }
-
-    /// Nothing may be reported: in windows on the guarded memory, nor anywhere.
-    fn never(&mut self) -> Result<State> {
-        let start = Instant::now();
-        let mut windows = 0;
-        for number in 0.. {
-            let wanted = self.demands.windows - windows;
-            let focus = self.globs(&self.program.kernel.focus);
-            let finding = self.round(&Round {
-                seed: number + 1,
-                time: Duration::from_secs(5),
-                windows: Some(wanted),
-                focus,
-            })?;
-            self.assert_silent(&finding)?;
-            windows += finding.report.run.windows;
-            if windows >= self.demands.windows {
-                break;
-            }
-            if start.elapsed() >= self.demands.windows_within {
-                bail!(
-                    "silent, but only {windows} of {} windows were opened\n{}",
-                    self.demands.windows,
-                    shown(&finding)
-                );
-            }
-        }
-        let finding = self.round(&Round {
-            seed: 1,
-            time: Duration::from_secs(1),
-            windows: None,
-            focus: Vec::new(),
-        })?;
-        self.assert_silent(&finding)?;
-        Ok(State::Passed(format!(
-            "silent over {windows} windows on the guarded memory"
-        )))
-    }
-
-    fn assert_silent(&self, finding: &Finding) -> Result<()> {
-        let tolerated = |class: &str| self.program.variant.stripped && class == "possibly-atomic";
-        for race in &finding.report.races {
-            if !tolerated(&race.class) {
-                bail!("must be silent\n{}", shown(finding));
-            }
-        }
-        Ok(())
-    }
-
-    /// The same program without its guard must be caught in as many windows.
-    fn twin(&mut self) -> Result<State> {
-        let start = Instant::now();
-        let circumstances = self.circumstances()?;
-        let mut missing: Vec<_> = self.program.kernel.expects.iter().collect();
-        let mut windows = 0;
-        let mut time = Duration::from_millis(500);
-        for number in 0.. {
-            let focus = self.globs(&self.program.kernel.twin_focus());
-            let finding = self.round(&Round {
-                seed: number + 1,
-                time,
-                windows: Some(self.demands.windows - windows),
-                focus,
-            })?;
-            windows += finding.report.run.windows;
-            let races = &finding.report.races;
-            missing.retain(|one| !races.iter().any(|race| circumstances.meets(one, race)));
-            if missing.is_empty() {
-                break;
-            }
-            if windows >= self.demands.windows || start.elapsed() >= self.demands.windows_within {
-                bail!(
-                    "not reported in {windows} windows: {missing:?}\n{}",
-                    shown(&finding)
-                );
-            }
-            time = (time * 2).min(Duration::from_secs(2));
-        }
-        Ok(State::Passed(format!("found within {windows} windows")))
-    }
-
-    /// Names of C are whole symbols; those of C++ and Rust have more around them.
-    fn globs(&self, functions: &[String]) -> Vec<String> {
-        let c = self
-            .program
-            .kernel
-            .source
-            .extension()
-            .is_some_and(|end| end == "c");
-        // Without symbols no function has a name to select it by.
-        if self.program.variant.stripped {
-            return Vec::new();
-        }
-        let glob = |name: &String| if c { name.clone() } else { format!("*{name}*") };
-        functions.iter().map(glob).collect()
-    }
-}
-
-impl Verdict {
-    fn line(&self) -> String {
-        let (mark, note) = match &self.state {
-            State::Passed(note) => ("ok", note.as_str()),
-            State::NotApplicable => ("skipped", "this processor cannot run it"),
-            State::Failed(why) => ("FAILED", why.lines().next().unwrap_or("")),
-        };
-        format!(
-            "{:<44} {mark:<8} {:>6.1} s  {note}",
-            self.title, self.seconds
-        )
-    }
-}
-
 fn print_table(verdicts: &[Verdict]) -> Tally {
     let mut tally = Tally::default();
     let mut losses: BTreeMap<&str, u64> = BTreeMap::new();
@@ -469,18 +198,6 @@ fn print_table(verdicts: &[Verdict]) -> Tally {
         }
     }
     tally
-}
-
-/// All that is needed to look into a failure.
-fn shown(finding: &Finding) -> String {
-    format!(
-        "$ {}\n{}\n(exit status {}, {} windows, {:.1} s)",
-        finding.command,
-        finding.told.trim_end(),
-        finding.status,
-        finding.report.run.windows,
-        finding.took.as_secs_f64()
-    )
 }
 
 fn indented(text: &str) -> String {

@@ -14,6 +14,7 @@ mod place;
 mod spdx;
 mod suite;
 mod test;
+mod trial;
 
 use std::process::ExitCode;
 

@@ -1,0 +1,438 @@
+//! One kernel on trial: rounds under Redhanded until its demands are met or missed.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail};
+
+use crate::compile::Program;
+use crate::drive::{Driver, Finding, NOT_APPLICABLE, Round};
+use crate::judge::{Circumstances, Symbols};
+use crate::kernel::List;
+
+/// How much is asked of the kernels.
+pub struct Demands {
+    /// The seeds an expected kernel is tried with.
+    pub seeds: Vec<u64>,
+    /// How many windows a never kernel stays silent over.
+    pub windows: u64,
+    /// An expected race must be found in this time.
+    pub found_within: Duration,
+    /// The windows must be reached in this time, or nothing was tested.
+    pub windows_within: Duration,
+}
+
+/// What became of one program.
+pub struct Verdict {
+    /// Which program.
+    pub title: String,
+    /// How it went.
+    pub state: State,
+    /// How long it took.
+    pub seconds: f64,
+    /// Windows over all rounds.
+    pub windows: u64,
+    /// Samples over all rounds.
+    pub samples: u64,
+    /// Losses by reason over all rounds.
+    pub losses: BTreeMap<String, u64>,
+}
+
+/// How a trial went.
+pub enum State {
+    /// As it should, and how well.
+    Passed(String),
+    /// The machine cannot run the kernel.
+    NotApplicable,
+    /// What is wrong, and how to see it again.
+    Failed(String),
+}
+
+/// One program on trial.
+pub struct Trial<'a> {
+    driver: &'a Driver,
+    demands: &'a Demands,
+    program: &'a Program,
+    windows: u64,
+    samples: u64,
+    losses: BTreeMap<String, u64>,
+}
+
+impl<'a> Trial<'a> {
+    /// A trial of `program`, which must be built.
+    pub fn new(driver: &'a Driver, demands: &'a Demands, program: &'a Program) -> Self {
+        Self {
+            driver,
+            demands,
+            program,
+            windows: 0,
+            samples: 0,
+            losses: BTreeMap::new(),
+        }
+    }
+
+    /// Runs as many rounds as are needed and judges them.
+    pub fn verdict(mut self) -> Verdict {
+        let start = Instant::now();
+        let outcome = match (self.program.kernel.list, self.program.twin) {
+            (List::Expected, _) => self.expected(),
+            (List::Never, false) => self.never(),
+            (List::Never, true) => self.twin(),
+        };
+        Verdict {
+            title: self.program.title(),
+            state: outcome.unwrap_or_else(|error| State::Failed(format!("{error:#}"))),
+            seconds: start.elapsed().as_secs_f64(),
+            windows: self.windows,
+            samples: self.samples,
+            losses: self.losses,
+        }
+    }
+
+    fn circumstances(&self) -> Result<Circumstances> {
+        let stripped = self
+            .program
+            .symbols
+            .as_deref()
+            .map(Symbols::read)
+            .transpose()?;
+        Ok(Circumstances {
+            stripped,
+            unprivileged: !nix::unistd::geteuid().is_root(),
+        })
+    }
+
+    fn round(&mut self, round: &Round) -> Result<Finding> {
+        let finding = self.driver.run(self.program, round)?;
+        self.windows += finding.report.run.windows;
+        self.samples += finding.report.run.samples;
+        for (reason, count) in &finding.report.run.losses {
+            *self.losses.entry(reason.clone()).or_default() += count.as_u64().unwrap_or(0);
+        }
+        Ok(finding)
+    }
+
+    /// The races must be found in the time given, by all but one in twenty seeds.
+    fn expected(&mut self) -> Result<State> {
+        let circumstances = self.circumstances()?;
+        let seeds = self.demands.seeds.clone();
+        let mut misses = Vec::new();
+        let mut slowest = Duration::ZERO;
+        for &seed in &seeds {
+            match self.found_with(&circumstances, seed)? {
+                Some(Ok(after)) => slowest = slowest.max(after),
+                Some(Err(miss)) => misses.push(miss),
+                None => return Ok(State::NotApplicable),
+            }
+        }
+        let found = seeds.len() - misses.len();
+        let summary = format!(
+            "found by {found} of {} seeds, the slowest in {:.1} s",
+            seeds.len(),
+            slowest.as_secs_f64()
+        );
+        if misses.len() * 20 <= seeds.len() {
+            Ok(State::Passed(summary))
+        } else {
+            Ok(State::Failed(format!("{summary}\n{}", misses.join("\n"))))
+        }
+    }
+
+    /// `None` when the machine cannot run it, else the time it took or what was missed.
+    fn found_with(
+        &mut self,
+        circumstances: &Circumstances,
+        seed: u64,
+    ) -> Result<Option<Result<Duration, String>>> {
+        let start = Instant::now();
+        let mut missing: Vec<_> = self.program.kernel.expects.iter().collect();
+        let mut time = Duration::from_millis(500);
+        for number in 0.. {
+            let left = self.demands.found_within.saturating_sub(start.elapsed());
+            let round = Round {
+                seed: seed * 1000 + number,
+                time: time.min(left.max(Duration::from_millis(500))),
+                windows: None,
+                focus: Vec::new(),
+            };
+            let finding = self.round(&round)?;
+            if finding.status == NOT_APPLICABLE {
+                return Ok(None);
+            }
+            let races = &finding.report.races;
+            for what in &self.program.kernel.silent {
+                if races
+                    .iter()
+                    .any(|race| race.class == "race" && race.what.begins(what))
+                {
+                    bail!("`{what}` must not be reported\n{}", shown(&finding));
+                }
+            }
+            missing.retain(|one| !races.iter().any(|race| circumstances.meets(one, race)));
+            if missing.is_empty() {
+                return Ok(Some(Ok(start.elapsed())));
+            }
+            if start.elapsed() >= self.demands.found_within {
+                let miss = format!(
+                    "seed {seed}: not reported: {missing:?}\n{}",
+                    shown(&finding)
+                );
+                return Ok(Some(Err(miss)));
+            }
+            time = (time * 2).min(Duration::from_secs(2));
+        }
+        Ok(None)
+    }
+
+    /// Nothing may be reported: in windows on the guarded memory, nor anywhere.
+    fn never(&mut self) -> Result<State> {
+        let start = Instant::now();
+        let mut windows = 0;
+        for number in 0.. {
+            let wanted = self.demands.windows - windows;
+            let focus = self.globs(&self.program.kernel.focus);
+            let finding = self.round(&Round {
+                seed: number + 1,
+                time: Duration::from_secs(5),
+                windows: Some(wanted),
+                focus,
+            })?;
+            self.assert_silent(&finding)?;
+            windows += finding.report.run.windows;
+            if windows >= self.demands.windows {
+                break;
+            }
+            if start.elapsed() >= self.demands.windows_within {
+                bail!(
+                    "silent, but only {windows} of {} windows were opened\n{}",
+                    self.demands.windows,
+                    shown(&finding)
+                );
+            }
+        }
+        let finding = self.round(&Round {
+            seed: 1,
+            time: Duration::from_secs(1),
+            windows: None,
+            focus: Vec::new(),
+        })?;
+        self.assert_silent(&finding)?;
+        Ok(State::Passed(format!(
+            "silent over {windows} windows on the guarded memory"
+        )))
+    }
+
+    fn assert_silent(&self, finding: &Finding) -> Result<()> {
+        let tolerated = |class: &str| self.program.variant.stripped && class == "possibly-atomic";
+        for race in &finding.report.races {
+            if !tolerated(&race.class) {
+                bail!("must be silent\n{}", shown(finding));
+            }
+        }
+        Ok(())
+    }
+
+    /// The same program without its guard must be caught in as many windows.
+    fn twin(&mut self) -> Result<State> {
+        let start = Instant::now();
+        let circumstances = self.circumstances()?;
+        let mut missing: Vec<_> = self.program.kernel.expects.iter().collect();
+        let mut windows = 0;
+        let mut time = Duration::from_millis(500);
+        for number in 0.. {
+            let focus = self.globs(&self.program.kernel.twin_focus());
+            let finding = self.round(&Round {
+                seed: number + 1,
+                time,
+                windows: Some(self.demands.windows - windows),
+                focus,
+            })?;
+            windows += finding.report.run.windows;
+            let races = &finding.report.races;
+            missing.retain(|one| !races.iter().any(|race| circumstances.meets(one, race)));
+            if missing.is_empty() {
+                break;
+            }
+            if windows >= self.demands.windows || start.elapsed() >= self.demands.windows_within {
+                bail!(
+                    "not reported in {windows} windows: {missing:?}\n{}",
+                    shown(&finding)
+                );
+            }
+            time = (time * 2).min(Duration::from_secs(2));
+        }
+        Ok(State::Passed(format!("found within {windows} windows")))
+    }
+
+    /// Names of C are whole symbols; those of C++ and Rust have more around them.
+    fn globs(&self, functions: &[String]) -> Vec<String> {
+        let c = self
+            .program
+            .kernel
+            .source
+            .extension()
+            .is_some_and(|end| end == "c");
+        // Without symbols no function has a name to select it by.
+        if self.program.variant.stripped {
+            return Vec::new();
+        }
+        let glob = |name: &String| if c { name.clone() } else { format!("*{name}*") };
+        functions.iter().map(glob).collect()
+    }
+}
+
+impl Verdict {
+    /// One line for the table.
+    pub fn line(&self) -> String {
+        let (mark, note) = match &self.state {
+            State::Passed(note) => ("ok", note.as_str()),
+            State::NotApplicable => ("skipped", "this processor cannot run it"),
+            State::Failed(why) => ("FAILED", why.lines().next().unwrap_or("")),
+        };
+        format!(
+            "{:<44} {mark:<8} {:>6.1} s  {note}",
+            self.title, self.seconds
+        )
+    }
+}
+
+/// All that is needed to look into a failure.
+fn shown(finding: &Finding) -> String {
+    format!(
+        "$ {}\n{}\n(exit status {}, {} windows, {:.1} s)",
+        finding.command,
+        finding.told.trim_end(),
+        finding.status,
+        finding.report.run.windows,
+        finding.took.as_secs_f64()
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::{Path, PathBuf};
+
+    use super::*;
+    use crate::kernel::Kernel;
+    use crate::place;
+
+    const CAUGHT: &str = r#"{"class":"race","what":{"name":"balance","field":null},
+        "accesses":[{"function":"bump"},{"function":"bump"}]}"#;
+
+    /// A detector that says always the same.
+    fn oracle(name: &str, windows: u64, races: &str, status: i32) -> Driver {
+        let folder: PathBuf = place::target().join("xtask-oracles").join(name);
+        fs::create_dir_all(&folder).unwrap();
+        let report = format!(
+            r#"{{"schema":"redhanded-report/1","run":{{"windows":{windows},"samples":{windows}}},"races":[{races}]}}"#
+        );
+        fs::write(folder.join("answer.json"), report).unwrap();
+        fs::write(folder.join("status"), status.to_string()).unwrap();
+        // Not written here: a script that another test's thread has still open
+        // for writing while it forks cannot be started.
+        let redhanded = place::root().join("xtask/testdata/oracle.sh");
+        Driver {
+            redhanded,
+            reports: folder,
+        }
+    }
+
+    fn judged(driver: &Driver, list: List, twin: bool) -> State {
+        let directives = match list {
+            List::Expected => {
+                "//@ build: O0\n//@ expect: what=balance functions=bump,bump\n//@ silent: what=lock\n"
+            }
+            List::Never => {
+                "//@ build: O0\n//@ focus: bump\n//@ twin-expect: what=balance functions=bump,bump\n"
+            }
+        };
+        let kernel = Kernel::parse(list, Path::new("corpus/x/k.c"), directives).unwrap();
+        let program = Program::new(&kernel, &kernel.variants[0], twin);
+        let demands = Demands {
+            seeds: vec![1],
+            windows: 150,
+            found_within: Duration::ZERO,
+            windows_within: Duration::ZERO,
+        };
+        Trial::new(driver, &demands, &program).verdict().state
+    }
+
+    #[track_caller]
+    fn assert_failed(state: State, why: &str) {
+        let State::Failed(reason) = state else {
+            panic!("it passed")
+        };
+        assert!(reason.contains(why), "{reason}");
+        assert!(reason.contains("run --json"), "no command line in {reason}");
+    }
+
+    #[test]
+    fn an_expected_race_that_is_not_reported_fails() {
+        let found = oracle("found", 9, CAUGHT, 66);
+        assert!(matches!(
+            judged(&found, List::Expected, false),
+            State::Passed(_)
+        ));
+        let nothing = oracle("nothing", 9, "", 0);
+        assert_failed(judged(&nothing, List::Expected, false), "not reported");
+        let other = oracle("other", 9, &CAUGHT.replace("bump", "leap"), 66);
+        assert_failed(judged(&other, List::Expected, false), "not reported");
+    }
+
+    #[test]
+    fn a_guarded_neighbour_that_is_reported_fails() {
+        let races = format!("{CAUGHT},{}", CAUGHT.replace("balance", "lock"));
+        let both = oracle("both", 9, &races, 66);
+        assert_failed(
+            judged(&both, List::Expected, false),
+            "`lock` must not be reported",
+        );
+    }
+
+    #[test]
+    fn a_never_kernel_fails_on_a_report_and_on_inactivity() {
+        let silent = oracle("silent", 150, "", 0);
+        assert!(matches!(
+            judged(&silent, List::Never, false),
+            State::Passed(_)
+        ));
+        let idle = oracle("idle", 3, "", 0);
+        assert_failed(judged(&idle, List::Never, false), "only 3 of 150 windows");
+        let loud = oracle("loud", 150, CAUGHT, 66);
+        assert_failed(judged(&loud, List::Never, false), "must be silent");
+        let softly = CAUGHT.replace("\"race\"", "\"possibly-atomic\"");
+        let soft = oracle("soft", 150, &softly, 0);
+        assert_failed(judged(&soft, List::Never, false), "must be silent");
+    }
+
+    #[test]
+    fn a_twin_must_be_caught() {
+        let found = oracle("twin-found", 9, CAUGHT, 66);
+        assert!(matches!(
+            judged(&found, List::Never, true),
+            State::Passed(_)
+        ));
+        let silent = oracle("twin-silent", 150, "", 0);
+        assert_failed(
+            judged(&silent, List::Never, true),
+            "not reported in 150 windows",
+        );
+    }
+
+    #[test]
+    fn the_exit_status_must_fit_the_report() {
+        let denied = oracle("denied", 9, CAUGHT, 0);
+        assert_failed(
+            judged(&denied, List::Expected, false),
+            "does not fit the report",
+        );
+        let broken = oracle("broken", 9, "", 125);
+        assert_failed(judged(&broken, List::Expected, false), "exit status 125");
+        let unfit = oracle("unfit", 0, "", 77);
+        assert!(matches!(
+            judged(&unfit, List::Expected, false),
+            State::NotApplicable
+        ));
+    }
+}
