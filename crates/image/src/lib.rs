@@ -9,8 +9,10 @@
 
 mod debug;
 mod elf;
+mod instruction;
 mod unwind;
 
-pub use debug::DebugInfo;
+pub use debug::{DebugInfo, DebugSearch, How, Part, SourceFrame, Variable};
 pub use elf::{Image, ImageError, Segment};
+pub use instruction::{Access, After, Flow, Instruction, Operand, SegmentBase};
 pub use unwind::Unwinder;

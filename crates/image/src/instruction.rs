@@ -1,0 +1,201 @@
+//! The meaning of one x86-64 instruction: which bytes of memory it accesses,
+//! told from the registers before it runs and from those after it ran.
+
+mod access;
+mod meaning;
+mod operand;
+#[cfg(test)]
+mod tests;
+
+pub use access::{Access, After};
+pub use operand::{Operand, SegmentBase};
+
+use iced_x86::{
+    Decoder, DecoderOptions, FlowControl, Formatter, IntelFormatter, MemorySizeOptions, OpKind,
+};
+
+/// Where execution goes after an instruction.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Flow {
+    /// To the next instruction.
+    Next,
+    /// Somewhere else, always; the target where the instruction states it.
+    Jump(Option<u64>),
+    /// To the target or to the next instruction.
+    Branch(u64),
+    /// Into a function, and back; the function where the instruction states it.
+    Call(Option<u64>),
+    /// Back to the caller.
+    Return,
+    /// Into the kernel or a signal handler: interrupts, undefined instructions.
+    Trap,
+}
+
+/// A decoded instruction at its address.
+///
+/// Addresses are plain numbers here: an instruction decoded from a file speaks
+/// in stated addresses, one decoded from a target in actual ones.
+#[derive(Clone, Copy, Debug)]
+pub struct Instruction {
+    raw: iced_x86::Instruction,
+    accesses: [Access; 2],
+    count: u8,
+    unsupported: bool,
+}
+
+impl Instruction {
+    /// Decodes the first instruction of `bytes`; `None` when they are invalid or
+    /// too few.
+    #[must_use]
+    pub fn decode(bytes: &[u8], address: u64) -> Option<Self> {
+        let mut decoder = Decoder::with_ip(64, bytes, address, DecoderOptions::NONE);
+        let raw = decoder.decode();
+        (!raw.is_invalid()).then(|| Self::explain(raw))
+    }
+
+    /// Works out what an already decoded instruction accesses.
+    pub(crate) fn explain(raw: iced_x86::Instruction) -> Self {
+        let mut instruction = Self {
+            raw,
+            accesses: [Access::NONE; 2],
+            count: 0,
+            unsupported: false,
+        };
+        match meaning::accesses(&raw) {
+            Ok(found) => {
+                for (slot, access) in instruction
+                    .accesses
+                    .iter_mut()
+                    .zip(found.into_iter().flatten())
+                {
+                    *slot = access;
+                    instruction.count += 1;
+                }
+            }
+            Err(meaning::Unsupported) => instruction.unsupported = true,
+        }
+        instruction
+    }
+
+    pub(crate) const fn raw(&self) -> &iced_x86::Instruction {
+        &self.raw
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub const fn address(&self) -> u64 {
+        self.raw.ip()
+    }
+
+    /// How many bytes it has: 1 to 15.
+    #[must_use]
+    #[expect(clippy::len_without_is_empty, reason = "an instruction is never empty")]
+    pub const fn len(&self) -> usize {
+        self.raw.len()
+    }
+
+    /// Where the instruction behind it is.
+    #[must_use]
+    pub const fn next(&self) -> u64 {
+        self.raw.next_ip()
+    }
+
+    /// Its text in Intel syntax, instruction-relative operands as absolute
+    /// addresses.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let mut formatter = IntelFormatter::new();
+        let options = formatter.options_mut();
+        options.set_hex_prefix("0x");
+        options.set_hex_suffix("");
+        options.set_uppercase_hex(false);
+        options.set_small_hex_numbers_in_decimal(true);
+        options.set_space_after_operand_separator(true);
+        options.set_branch_leading_zeros(false);
+        options.set_rip_relative_addresses(false);
+        options.set_show_branch_size(false);
+        options.set_memory_size_options(MemorySizeOptions::Always);
+        let mut text = String::new();
+        formatter.format(&self.raw, &mut text);
+        text
+    }
+
+    /// Whether it synchronises by itself: `lock`-prefixed, or an exchange with
+    /// memory.
+    #[must_use]
+    pub fn locked(&self) -> bool {
+        self.raw.has_lock_prefix()
+            || (self.raw.mnemonic() == iced_x86::Mnemonic::Xchg
+                && (self.raw.op0_kind() == OpKind::Memory || self.raw.op1_kind() == OpKind::Memory))
+    }
+
+    /// Whether it enters the kernel for a system call.
+    #[must_use]
+    pub fn is_syscall(&self) -> bool {
+        match self.raw.mnemonic() {
+            iced_x86::Mnemonic::Syscall | iced_x86::Mnemonic::Sysenter => true,
+            iced_x86::Mnemonic::Int => self.raw.immediate8() == 0x80,
+            _ => false,
+        }
+    }
+
+    /// Whether it calls a function, directly or through memory or a register.
+    #[must_use]
+    pub fn is_call(&self) -> bool {
+        matches!(self.flow(), Flow::Call(_))
+    }
+
+    /// Whether it is a repeated string instruction: until it is done, the pc of
+    /// an interrupted thread stands on it, not behind it.
+    #[must_use]
+    pub fn is_repeated(&self) -> bool {
+        meaning::is_repeated(&self.raw)
+    }
+
+    /// Where execution goes after it.
+    #[must_use]
+    pub fn flow(&self) -> Flow {
+        let target = || self.raw.near_branch_target();
+        match self.raw.flow_control() {
+            FlowControl::Next => Flow::Next,
+            FlowControl::UnconditionalBranch if meaning::is_near_branch(&self.raw) => {
+                Flow::Jump(Some(target()))
+            }
+            FlowControl::UnconditionalBranch | FlowControl::IndirectBranch => Flow::Jump(None),
+            FlowControl::ConditionalBranch | FlowControl::XbeginXabortXend => {
+                if meaning::is_near_branch(&self.raw) {
+                    Flow::Branch(target())
+                } else {
+                    Flow::Next
+                }
+            }
+            FlowControl::Return => Flow::Return,
+            // iced counts system calls among the calls; they come back behind
+            // themselves with memory operands untouched.
+            FlowControl::Call if self.is_syscall() => Flow::Trap,
+            FlowControl::Call if meaning::is_near_branch(&self.raw) => Flow::Call(Some(target())),
+            FlowControl::Call | FlowControl::IndirectCall => Flow::Call(None),
+            FlowControl::Interrupt | FlowControl::Exception => Flow::Trap,
+        }
+    }
+
+    /// Every access to data in memory, the implicit ones of push, call, movs
+    /// and the like too. In the order in which the machine performs them.
+    ///
+    /// Empty for what only computes an address or hints at one (lea, nop,
+    /// prefetch, cache control), and for [unsupported](Self::unsupported) ones.
+    #[must_use]
+    pub fn accesses(&self) -> &[Access] {
+        self.accesses
+            .get(..usize::from(self.count))
+            .unwrap_or_default()
+    }
+
+    /// Whether the bytes it accesses depend on more than general-purpose
+    /// registers (masks, vectors of addresses, saved state), are not contiguous
+    /// or are more than 64: nothing is said about them.
+    #[must_use]
+    pub const fn unsupported(&self) -> bool {
+        self.unsupported
+    }
+}
