@@ -1,5 +1,5 @@
 // A `static mut` counter, incremented by two threads.
-//@ build: O0 O2
+//@ build: O0 O2 O2+static-pie
 //@ expect: what=HITS functions=count_hit,count_hit
 use std::hint::spin_loop;
 use std::thread;

@@ -1,5 +1,5 @@
 // A table that is read under a read lock and changed under the write lock.
-//@ build: O0 O2
+//@ build: O0 O2 O2+nopie
 //@ focus: change_entry read_entry
 //@ twin-expect: what=table functions=change_entry,read_entry
 #include "../lib/crew.h"

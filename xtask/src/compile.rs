@@ -115,10 +115,14 @@ impl Program {
         let compiler = if cpp { "g++" } else { "gcc" };
         let mut command = words(&[compiler, "-g", "-Wall", "-Wextra", "-pthread"]);
         command.push(format!("-O{}", self.variant.level));
-        command.extend(match (self.variant.fixed, self.variant.nopie) {
-            (true, _) => words(&["-static", "-fno-pie", "-no-pie"]),
-            (false, true) => words(&["-fno-pie", "-no-pie"]),
-            (false, false) => words(&["-fPIE", "-pie"]),
+        command.extend(if self.variant.fixed {
+            words(&["-static", "-fno-pie", "-no-pie"])
+        } else if self.variant.fixed_pie {
+            words(&["-static-pie", "-fPIE"])
+        } else if self.variant.nopie {
+            words(&["-fno-pie", "-no-pie"])
+        } else {
+            words(&["-fPIE", "-pie"])
         });
         if self.twin {
             command.push("-DTWIN".to_owned());
@@ -145,8 +149,11 @@ impl Program {
         if self.variant.nopie {
             command.extend(words(&["-C", "relocation-model=static"]));
         }
-        if self.variant.fixed {
+        if self.variant.fixed || self.variant.fixed_pie {
             command.extend(words(&["-C", "target-feature=+crt-static"]));
+        }
+        if self.variant.fixed {
+            command.extend(words(&["-C", "relocation-model=static"]));
         }
         if self.twin {
             command.extend(words(&["--cfg", "twin"]));

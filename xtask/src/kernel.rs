@@ -48,6 +48,8 @@ pub struct Variant {
     pub level: char,
     /// Linked statically.
     pub fixed: bool,
+    /// Linked statically and yet position-independent.
+    pub fixed_pie: bool,
     /// Not position-independent.
     pub nopie: bool,
     /// Without symbols and debug information.
@@ -185,6 +187,7 @@ impl Variant {
             name: word.to_owned(),
             level: ' ',
             fixed: false,
+            fixed_pie: false,
             nopie: false,
             stripped: false,
         };
@@ -194,14 +197,21 @@ impl Variant {
                     variant.level = flag.chars().nth(1).unwrap_or('0');
                 }
                 "static" => variant.fixed = true,
+                "static-pie" => variant.fixed_pie = true,
                 "nopie" => variant.nopie = true,
                 "stripped" => variant.stripped = true,
                 _ => {
-                    bail!("`{flag}` in `{word}` is none of O0..O3 (once), static, nopie, stripped")
+                    bail!(
+                        "`{flag}` in `{word}` is none of O0..O3 (once), static, static-pie, nopie, stripped"
+                    )
                 }
             }
         }
         ensure!(variant.level != ' ', "`{word}` names no optimisation level");
+        ensure!(
+            !(variant.fixed_pie && (variant.fixed || variant.nopie)),
+            "`{word}` is position-independent and not"
+        );
         Ok(variant)
     }
 }
