@@ -42,10 +42,10 @@ impl Label {
 }
 
 /// All pairs that follow `Data race pair:`, e.g. `a[i+1]@64:10:R vs. a[i]@64:5:W`.
-/// A pair may be broken over lines of a comment.
+/// A pair may be broken over lines of a comment; capitals, plural and colon vary.
 pub fn pairs(text: &str) -> Vec<Pair> {
     let mut found = Vec::new();
-    for section in text.split("Data race pair").skip(1) {
+    for section in text.to_ascii_lowercase().split("data race pair").skip(1) {
         // Longer than any pair; what follows is the program.
         let near: String = section.chars().take(400).collect();
         let near = near.split("*/").next().unwrap_or("");
@@ -85,9 +85,7 @@ fn marks(text: &str) -> Vec<Mark> {
         let mut parts = rest[..length].split(':');
         let line = parts.next().and_then(|line| line.parse().ok());
         let column = parts.next().and_then(|column| column.parse::<u32>().ok());
-        let kind = parts
-            .next()
-            .is_some_and(|kind| matches!(kind, "R" | "W" | "r" | "w"));
+        let kind = parts.next().is_some_and(|kind| matches!(kind, "r" | "w"));
         if let (Some(line), Some(_), true) = (line, column, kind) {
             marks.push(Mark {
                 start,
@@ -122,6 +120,19 @@ mod tests {
             pairs("/* Data race pair: x@9:1:W vs y@7:3:R */"),
             [Pair(7, 9)]
         );
+    }
+
+    #[test]
+    fn spellings_that_are_met_in_the_wild() {
+        assert_eq!(
+            pairs("Data Race Pairs, x@22:5:W vs. x@22:5:W"),
+            [Pair(22, 22)]
+        );
+        assert_eq!(
+            pairs("Data race pairs  s@61:3:W vs. s@61:8:R"),
+            [Pair(61, 61)]
+        );
+        assert_eq!(pairs("No data race pairs. int main() {}"), []);
     }
 
     #[test]
