@@ -1,0 +1,329 @@
+//! What things are called: the raced-on object, regions, places, threads, and
+//! function names short enough for one line.
+
+use redhanded_model::{AccessReport, Frame, Region, ThreadName, What};
+
+/// Where bytes lie, as a noun phrase. The JSON report uses it too.
+pub(crate) fn region(region: &Region) -> String {
+    match region {
+        Region::Global { module } => format!("global of {module}"),
+        Region::Heap => "heap".to_owned(),
+        Region::Stack { thread: owner } => format!("stack of {}", thread(owner)),
+        Region::Mapping { name, shared } => {
+            let sharing = if *shared { ", shared" } else { "" };
+            if name == "anonymous" {
+                format!("anonymous mapping{sharing}")
+            } else {
+                format!("mapping {name}{sharing}")
+            }
+        }
+        Region::Unknown => "unknown".to_owned(),
+    }
+}
+
+/// `thread 4711 (worker)`.
+pub(crate) fn thread(thread: &ThreadName) -> String {
+    if thread.name.is_empty() {
+        format!("thread {}", thread.tid)
+    } else {
+        format!("thread {} ({})", thread.tid, thread.name)
+    }
+}
+
+/// The raced-on object by name: variable and field, as far as they are known.
+pub(crate) fn object(what: &What) -> Option<String> {
+    let name = what.name.as_deref().unwrap_or_default();
+    let field = what.field.as_deref().unwrap_or_default();
+    let path = format!("{name}{field}");
+    (!path.is_empty()).then_some(path)
+}
+
+/// `1 byte`, `4 bytes`.
+pub(crate) fn bytes(size: u64) -> String {
+    crate::numbers::counted(size, "byte", "bytes")
+}
+
+/// Where an access is in code, for want of a function name: module and offset,
+/// or the bare address.
+pub(crate) fn code_address(access: &AccessReport) -> String {
+    match access.stack.first() {
+        Some(frame) if frame.module.is_some() => frame_address(frame),
+        _ => format!("{:#x}", access.pc),
+    }
+}
+
+/// `libc.so.6+0x89134`, or the bare address outside any module.
+pub(crate) fn frame_address(frame: &Frame) -> String {
+    match &frame.module {
+        Some(module) => format!("{module}+{:#x}", frame.address),
+        None => format!("{:#x}", frame.address),
+    }
+}
+
+/// `file:line` as debug information gives it.
+pub(crate) fn place(file: Option<&str>, line: Option<u32>) -> Option<String> {
+    let file = file?;
+    Some(match line {
+        Some(line) => format!("{file}:{line}"),
+        None => file.to_owned(),
+    })
+}
+
+/// A place cut down to the last parts of its path that fit `limit`: at least
+/// the file's name.
+pub(crate) fn short_place(place: &str, limit: usize, ellipsis: &str) -> String {
+    if place.chars().count() <= limit {
+        return place.to_owned();
+    }
+    let mut best = place.rsplit('/').next().unwrap_or(place);
+    for (at, _) in place.rmatch_indices('/') {
+        let tail = &place[at + 1..];
+        if tail.chars().count() + ellipsis.chars().count() + 1 > limit {
+            break;
+        }
+        best = tail;
+    }
+    format!("{ellipsis}/{best}")
+}
+
+/// A function's name in at most `limit` columns where that is possible without
+/// cutting an identifier: template arguments and parameters go first, then
+/// leading namespaces.
+pub(crate) fn shorten(name: &str, limit: usize, ellipsis: &str) -> String {
+    let fits = |name: &str| name.chars().count() <= limit;
+    if fits(name) {
+        return name.to_owned();
+    }
+    let collapsed = collapse(name, ellipsis);
+    if fits(&collapsed) {
+        return collapsed;
+    }
+    let segments = segments(&collapsed);
+    let dropped: String = (1..segments.len())
+        .map(|from| format!("{ellipsis}::{}", segments[from..].join("::")))
+        .find(|tail| fits(tail))
+        .or_else(|| {
+            let last = segments.last().filter(|_| segments.len() > 1)?;
+            Some(format!("{ellipsis}::{last}"))
+        })
+        .unwrap_or_else(|| collapsed.clone());
+    // Replacing one short namespace by an ellipsis may save nothing.
+    if dropped.chars().count() < collapsed.chars().count() {
+        dropped
+    } else {
+        collapsed
+    }
+}
+
+/// Operators whose names hold brackets, longest first.
+const OPERATORS: [&str; 13] = [
+    "<=>", "<<=", ">>=", "->*", "()", "[]", "<<", ">>", "->", "<=", ">=", "<", ">",
+];
+
+/// The part of `text` in brackets that open at its start, brackets included.
+fn bracketed(text: &str) -> &str {
+    let mut depth = 0usize;
+    let mut previous = ' ';
+    for (at, c) in text.char_indices() {
+        match c {
+            '<' | '(' | '[' | '{' => depth += 1,
+            // The arrow of a function type closes nothing.
+            '>' if previous == '-' => {}
+            '>' | ')' | ']' | '}' => {
+                depth = depth.saturating_sub(1);
+                if depth == 0 {
+                    return &text[..at + c.len_utf8()];
+                }
+            }
+            _ => {}
+        }
+        previous = c;
+    }
+    text
+}
+
+/// `name` with what is in brackets left out.
+fn collapse(name: &str, ellipsis: &str) -> String {
+    let mut short = String::with_capacity(name.len());
+    let mut rest = name;
+    if rest.starts_with('<') {
+        // Rust's `<Type as Trait>::method`: both are what the name is about.
+        let qualified = bracketed(rest);
+        rest = &rest[qualified.len()..];
+        let inner = qualified.trim_start_matches('<').trim_end_matches('>');
+        let names: Vec<String> = inner
+            .split(" as ")
+            .map(|part| {
+                let part = brackets_out(part, ellipsis);
+                segments(&part)
+                    .last()
+                    .copied()
+                    .unwrap_or_default()
+                    .to_owned()
+            })
+            .collect();
+        short.push('<');
+        short.push_str(&names.join(" as "));
+        short.push('>');
+    }
+    short.push_str(&brackets_out(rest, ellipsis));
+    short
+}
+
+fn brackets_out(name: &str, ellipsis: &str) -> String {
+    let mut short = String::with_capacity(name.len());
+    let mut rest = name;
+    while let Some(c) = rest.chars().next() {
+        let mut taken = c.len_utf8();
+        if let Some(after) = rest.strip_prefix("operator")
+            && let Some(operator) = OPERATORS.iter().find(|op| after.starts_with(**op))
+        {
+            taken = "operator".len() + operator.len();
+            short.push_str(&rest[..taken]);
+        } else if rest.starts_with("(anonymous namespace)") {
+            taken = "(anonymous namespace)".len();
+            short.push_str(&rest[..taken]);
+        } else if c == '<' || c == '(' {
+            let group = bracketed(rest);
+            taken = group.len();
+            if taken > 2 {
+                short.push(c);
+                short.push_str(ellipsis);
+                short.push(if c == '<' { '>' } else { ')' });
+            } else {
+                short.push_str(group);
+            }
+        } else {
+            short.push(c);
+        }
+        rest = &rest[taken..];
+    }
+    short
+}
+
+/// `a::b<c::d>::e` at its outer `::`.
+fn segments(name: &str) -> Vec<&str> {
+    let mut parts = Vec::new();
+    let mut depth = 0usize;
+    let mut start = 0;
+    let bytes = name.as_bytes();
+    let mut at = 0;
+    while at < bytes.len() {
+        match bytes[at] {
+            b'<' | b'(' | b'{' => depth += 1,
+            b'>' | b')' | b'}' => depth = depth.saturating_sub(1),
+            b':' if depth == 0 && bytes.get(at + 1) == Some(&b':') => {
+                parts.push(&name[start..at]);
+                at += 1;
+                start = at + 1;
+            }
+            _ => {}
+        }
+        at += 1;
+    }
+    parts.push(&name[start..]);
+    parts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[track_caller]
+    fn check(name: &str, limit: usize, expect: &str) {
+        assert_eq!(shorten(name, limit, "…"), expect);
+    }
+
+    #[test]
+    fn a_name_that_fits_is_left_alone() {
+        check(
+            "std::vector<int>::push_back(int&&)",
+            60,
+            "std::vector<int>::push_back(int&&)",
+        );
+    }
+
+    #[test]
+    fn templates_and_parameters_go_first() {
+        check(
+            "std::map<int, Foo<Bar>, std::less<int>>::insert(std::pair<int const, Foo<Bar>>&&)",
+            40,
+            "std::map<…>::insert(…)",
+        );
+        check(
+            "app::Cache<Key>::operator()(Key const&, unsigned long) const",
+            45,
+            "app::Cache<…>::operator()(…) const",
+        );
+        check(
+            "std::ostream& operator<< <char>(std::ostream&, char const*)",
+            40,
+            "std::ostream& operator<< <…>(…)",
+        );
+        check(
+            "(anonymous namespace)::refresh(std::string const&)",
+            35,
+            "(anonymous namespace)::refresh(…)",
+        );
+    }
+
+    #[test]
+    fn leading_namespaces_go_next_and_identifiers_stay_whole() {
+        check(
+            "a_project::a_module::a_class::a_method",
+            25,
+            "…::a_class::a_method",
+        );
+        check(
+            "one_single_identifier_longer_than_all",
+            10,
+            "one_single_identifier_longer_than_all",
+        );
+        check("ab::one_single_identifier", 5, "…::one_single_identifier");
+        check("a::one_single_identifier", 5, "a::one_single_identifier");
+    }
+
+    #[test]
+    fn a_qualified_rust_name_keeps_type_and_trait() {
+        check(
+            "<demo::stats::Shared<alloc::sync::Arc<u64>> as core::ops::drop::Drop>::drop",
+            40,
+            "<Shared<…> as Drop>::drop",
+        );
+        check(
+            "demo::worker::<impl Fn(u32) -> Vec<u8>>::call::{{closure}}",
+            40,
+            "demo::worker::<…>::call::{{closure}}",
+        );
+    }
+
+    #[test]
+    fn places_lose_leading_folders() {
+        assert_eq!(short_place("src/a.c:3", 20, "…"), "src/a.c:3");
+        assert_eq!(
+            short_place("/build/pkg-1.2/src/a.c:3", 14, "…"),
+            "…/src/a.c:3"
+        );
+        assert_eq!(
+            short_place("/b/a_long_file_name.c:3", 5, "…"),
+            "…/a_long_file_name.c:3"
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn shortening_takes_any_name_and_never_lengthens(
+            name in "(operator|::|<|>|\\(|\\)|\\{|->| as |[a-zé]{1,4}| ){0,30}", limit in 0usize..60
+        ) {
+            let short = shorten(&name, limit, "…");
+            prop_assert!(short.chars().count() <= name.chars().count().max(2) + 2, "{short}");
+        }
+
+        #[test]
+        fn any_text_can_be_a_name(name in any::<String>(), limit in 0usize..60) {
+            shorten(&name, limit, "...");
+            short_place(&name, limit, "...");
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! Lines of source text, where the source is at hand.
+
+use std::collections::HashMap;
+use std::fs;
+use std::io::Read;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// A larger file is not source anybody wrote, and is not read.
+const LARGEST: u64 = 16 << 20;
+
+/// Reads source files as reports ask for their lines, each file once.
+///
+/// The names come from debug information, which may say anything: only regular
+/// files of sensible size are opened, so that `/dev/zero` or a pipe cannot hang
+/// a report.
+#[derive(Debug, Default)]
+pub struct SourceFiles {
+    files: Mutex<HashMap<String, Option<Arc<Vec<u8>>>>>,
+}
+
+impl SourceFiles {
+    /// The text of one line, counted from 1.
+    #[must_use]
+    pub fn line(&self, file: &str, line: u32) -> Option<String> {
+        let text = self
+            .files
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .entry(file.to_owned())
+            .or_insert_with(|| read(file).map(Arc::new))
+            .clone()?;
+        let index = usize::try_from(line.checked_sub(1)?).ok()?;
+        let bytes = text.split(|byte| *byte == b'\n').nth(index)?;
+        Some(String::from_utf8_lossy(bytes).into_owned())
+    }
+}
+
+fn read(file: &str) -> Option<Vec<u8>> {
+    let metadata = fs::metadata(file).ok()?;
+    if !metadata.is_file() || metadata.len() > LARGEST {
+        return None;
+    }
+    let mut text = Vec::new();
+    fs::File::open(file)
+        .ok()?
+        .take(LARGEST)
+        .read_to_end(&mut text)
+        .ok()?;
+    Some(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_count_from_one_and_strange_files_have_none() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.c");
+        fs::write(&path, "int x;\nx++; /* \u{fc} */\n").unwrap();
+        let name = path.to_str().unwrap();
+        let files = SourceFiles::default();
+        assert_eq!(files.line(name, 1).unwrap(), "int x;");
+        assert_eq!(files.line(name, 2).unwrap(), "x++; /* \u{fc} */");
+        assert_eq!(files.line(name, 0), None);
+        assert_eq!(files.line(name, 99), None);
+        assert_eq!(files.line("/dev/zero", 1), None);
+        assert_eq!(files.line(folder.path().to_str().unwrap(), 1), None);
+    }
+}

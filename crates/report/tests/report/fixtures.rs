@@ -1,0 +1,269 @@
+//! Races as a run would tell them.
+
+use redhanded_model::{
+    AccessKind, AccessReport, BitField, Class, Fingerprint, Frame, Loss, Losses, Race, Region,
+    RunReport, SeenBy, SiteCounts, ThreadName, Unseen, Values, What,
+};
+
+pub fn thread(tid: u32, name: &str) -> ThreadName {
+    ThreadName {
+        tid,
+        name: name.into(),
+    }
+}
+
+pub fn frame(function: &str, file: &str, line: u32, address: u64) -> Frame {
+    Frame {
+        function: Some(function.into()),
+        file: Some(file.into()),
+        line: Some(line),
+        module: Some("demo".into()),
+        address,
+        inlined: false,
+    }
+}
+
+pub fn library_frame() -> Frame {
+    Frame {
+        function: Some("start_thread".into()),
+        file: None,
+        line: None,
+        module: Some("libc.so.6".into()),
+        address: 0x89134,
+        inlined: false,
+    }
+}
+
+pub fn access(kind: AccessKind, function: &str, file: &str, line: u32) -> AccessReport {
+    AccessReport {
+        thread: thread(4711, "worker"),
+        kind,
+        size: 4,
+        pc: 0x5555_5555_11a6,
+        instruction: None,
+        atomic: false,
+        function: Some(function.into()),
+        file: Some(file.into()),
+        line: Some(line),
+        system_call: None,
+        stack: vec![frame(function, file, line, 0x11a6), library_frame()],
+    }
+}
+
+fn race(what: What, values: Values, accesses: Vec<AccessReport>) -> Race {
+    let places = accesses
+        .iter()
+        .map(|access| {
+            let function = access.function.as_deref().unwrap_or("?");
+            format!("{function} {}", access.kind.name())
+        })
+        .collect();
+    let fingerprint = Fingerprint::new(places, what.name.as_deref().unwrap_or("heap"));
+    Race {
+        id: fingerprint.id(),
+        fingerprint,
+        class: Class::Race,
+        what,
+        seen_by: SeenBy::Watch,
+        values,
+        instances: 3,
+        accesses,
+    }
+}
+
+fn global(name: &str, type_name: &str, size: u64) -> What {
+    What {
+        name: Some(name.into()),
+        type_name: Some(type_name.into()),
+        field: None,
+        bit_fields: Vec::new(),
+        address: 0x5555_5555_8040,
+        size,
+        region: Region::Global {
+            module: "demo".into(),
+        },
+    }
+}
+
+/// Two threads set different bits of one word.
+pub fn bit_fields() -> Race {
+    let mut what = global("device", "unsigned int", 4);
+    what.field = Some(".flags".into());
+    what.bit_fields = [
+        ("busy", 0, 1),
+        ("state", 1, 3),
+        ("level", 4, 1),
+        ("need_callback", 5, 1),
+    ]
+    .map(|(name, first_bit, bits)| BitField {
+        name: name.into(),
+        first_bit,
+        bits,
+    })
+    .to_vec();
+    let mut held = access(AccessKind::Update, "set_busy", "demo.c", 42);
+    held.instruction = Some("or byte ptr [rdi+8],1".into());
+    let mut caught = access(AccessKind::Update, "request_callback", "demo.c", 71);
+    caught.thread = thread(4710, "poll");
+    caught.instruction = Some("or byte ptr [rbx+8],20h".into());
+    caught.stack[0].inlined = true;
+    caught
+        .stack
+        .insert(1, frame("poll_loop", "demo.c", 90, 0x1210));
+    let values = Values {
+        before: vec![0x11, 0, 0, 0],
+        after: vec![0x31, 0, 0, 0],
+    };
+    race(what, values, vec![held, caught])
+}
+
+/// The bytes changed and nobody was seen.
+pub fn unknown_origin() -> Race {
+    let what = What {
+        name: None,
+        type_name: None,
+        field: None,
+        bit_fields: Vec::new(),
+        address: 0x7fff_f7fb_a000,
+        size: 8,
+        region: Region::Mapping {
+            name: "/dev/zero (deleted)".into(),
+            shared: true,
+        },
+    };
+    let mut held = access(AccessKind::Read, "wait_for_peer", "shm.c", 17);
+    held.size = 8;
+    held.instruction = Some("mov rax,[rdi]".into());
+    let values = Values {
+        before: vec![0; 8],
+        after: vec![0xff, 0x55, 0x01, 0, 0, 0, 0, 0x80],
+    };
+    let mut race = race(what, values, vec![held]);
+    race.seen_by = SeenBy::Value;
+    race.instances = 1;
+    race
+}
+
+/// Plain moves that may be relaxed atomics.
+pub fn possibly_atomic() -> Race {
+    let mut held = access(AccessKind::Read, "ready", "flag.c", 9);
+    held.file = None;
+    held.line = None;
+    held.stack[0].file = None;
+    held.stack[0].line = None;
+    let mut caught = held.clone();
+    caught.kind = AccessKind::Write;
+    caught.function = None;
+    caught.stack[0].function = None;
+    caught.stack[0].address = 0x1300;
+    caught.thread = thread(4712, "");
+    let values = Values {
+        before: vec![1, 0, 0, 0],
+        after: vec![1, 0, 0, 0],
+    };
+    let mut race = race(global("flag", "int", 4), values, vec![held, caught]);
+    race.class = Class::PossiblyAtomic;
+    race.instances = 2;
+    race
+}
+
+/// `read()` fills a buffer another thread looks at.
+pub fn system_call() -> Race {
+    let what = What {
+        type_name: Some("char [64]".into()),
+        region: Region::Heap,
+        name: Some("buffer".into()),
+        ..global("", "", 32)
+    };
+    let mut held = access(AccessKind::Read, "parse", "io.c", 30);
+    held.size = 32;
+    held.instruction = Some("vmovdqu ymm0,[rsi]".into());
+    let mut caught = access(AccessKind::Write, "__read", "", 0);
+    caught.file = None;
+    caught.line = None;
+    caught.size = 64;
+    caught.system_call = Some("read".into());
+    caught.thread = thread(4712, "reader");
+    caught.stack = vec![
+        Frame {
+            module: Some("libc.so.6".into()),
+            file: None,
+            line: None,
+            ..frame("__read", "", 0, 0xf81a0)
+        },
+        frame("fill", "io.c", 12, 0x1180),
+    ];
+    let mut after = vec![0; 32];
+    after[8..16].copy_from_slice(b"GET / HT");
+    after[16] = b'P';
+    let values = Values {
+        before: vec![0; 32],
+        after,
+    };
+    race(what, values, vec![held, caught])
+}
+
+pub const CPP: &str = "cache::Table<std::__cxx11::basic_string<char, std::char_traits<char>, \
+                       std::allocator<char> >, Entry>::insert(std::__cxx11::basic_string<char, \
+                       std::char_traits<char>, std::allocator<char> > const&, Entry*)";
+pub const RUST: &str = "<demo::stats::Shared<alloc::sync::Arc<demo::stats::Counter>> as \
+                        demo::stats::Record<u64>>::record";
+
+/// Names of C++ and Rust.
+pub fn long_names() -> Race {
+    let held = access(
+        AccessKind::Write,
+        CPP,
+        "/build/cache-2.1/src/include/cache/table.hpp",
+        210,
+    );
+    let mut caught = access(AccessKind::Read, RUST, "src/stats.rs", 8);
+    caught.thread = thread(4710, "main");
+    let values = Values {
+        before: 41i64.to_le_bytes().to_vec(),
+        after: 41i64.to_le_bytes().to_vec(),
+    };
+    race(global("hits", "i64", 8), values, vec![held, caught])
+}
+
+/// A thread and a symbol that try to drive the terminal.
+pub fn hostile() -> Race {
+    let mut race = possibly_atomic();
+    race.accesses[0].thread.name = "\x1b]0;owned\x07\x1b[2J".into();
+    race.accesses[1].function = Some("f\u{202e}(tni)\u{9b}31m\r\n".into());
+    race.what.name = Some("x\ny".into());
+    race
+}
+
+/// A run with all of it.
+pub fn run() -> RunReport {
+    let mut losses = Losses::default();
+    for (loss, number) in [
+        (Loss::OverBudget, 9),
+        (Loss::Alone, 1204),
+        (Loss::StaleTrap, 2),
+    ] {
+        losses.0.insert(loss, number);
+    }
+    RunReport {
+        program: vec!["./demo".into(), "--threads=4".into()],
+        runs: 1,
+        wall_s: 12.34,
+        samples: 2_470,
+        windows: 1_257,
+        held_s: 0.61,
+        thread_s: 24.5,
+        sites: SiteCounts {
+            total: 812,
+            armed: 500,
+            sampled: 120,
+        },
+        losses,
+        unseen: vec![Unseen {
+            what: "libc.so.6".into(),
+            why: "runtime library, not sampled".into(),
+        }],
+        ending: Some("exited with status 0".into()),
+        races: vec![bit_fields(), possibly_atomic(), unknown_origin()],
+    }
+}

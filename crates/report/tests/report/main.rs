@@ -1,0 +1,7 @@
+//! What people and programs read, held to the letter.
+
+mod arbitrary;
+mod fixtures;
+mod json;
+mod sites;
+mod terminal;
