@@ -7,7 +7,7 @@ use crate::style::{Role, Style};
 struct Atom {
     painted: String,
     columns: usize,
-    /// Spaces before it, unless it starts a line.
+    /// Spaces before it, unless the line was broken there.
     gap: usize,
 }
 
@@ -102,7 +102,7 @@ impl<'s> Page<'s> {
         self.space(indent);
         let mut fresh = true;
         for atom in line.atoms {
-            let gap = if fresh { 0 } else { atom.gap };
+            let gap = atom.gap;
             if !fresh && at + gap + atom.columns > columns {
                 self.text.push('\n');
                 self.space(hang);

@@ -116,3 +116,94 @@ fn style(template: &str) -> ProgressStyle {
     // The templates are this file's own; the fallback only spares a panic.
     ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_spinner())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use indicatif::TermLike;
+    use std::io;
+    use std::sync::{Arc, Mutex};
+
+    /// A terminal that remembers what it was told.
+    #[derive(Clone, Debug, Default)]
+    struct Recorder(Arc<Mutex<String>>);
+
+    impl Recorder {
+        fn add(&self, text: &str) -> io::Result<()> {
+            self.0.lock().unwrap().push_str(text);
+            Ok(())
+        }
+
+        fn take(&self) -> String {
+            std::mem::take(&mut *self.0.lock().unwrap())
+        }
+    }
+
+    impl TermLike for Recorder {
+        fn width(&self) -> u16 {
+            100
+        }
+        fn move_cursor_up(&self, _: usize) -> io::Result<()> {
+            Ok(())
+        }
+        fn move_cursor_down(&self, _: usize) -> io::Result<()> {
+            Ok(())
+        }
+        fn move_cursor_right(&self, _: usize) -> io::Result<()> {
+            Ok(())
+        }
+        fn move_cursor_left(&self, _: usize) -> io::Result<()> {
+            Ok(())
+        }
+        fn write_line(&self, text: &str) -> io::Result<()> {
+            self.add(text)?;
+            self.add("\n")
+        }
+        fn write_str(&self, text: &str) -> io::Result<()> {
+            self.add(text)
+        }
+        fn clear_line(&self) -> io::Result<()> {
+            self.add("<clear>")
+        }
+        fn flush(&self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn the_line_tells_the_tally_and_makes_way() {
+        let screen = Recorder::default();
+        let target = screen.clone();
+        let progress = Progress::on(true, || ProgressDrawTarget::term_like(Box::new(target)));
+        progress.update(&Tally {
+            elapsed: Duration::from_secs(10),
+            samples: 1040,
+            held: 0.048,
+            sites_sampled: 120,
+            sites_total: 1812,
+            races: 2,
+        });
+        let line = "10.0 s  104 samples/s  held 4.8 %  sites 120/1,812  races 2";
+        let shown = screen.take();
+        assert!(shown.contains(line), "{shown}");
+        let during = progress.suspend(|| screen.take());
+        assert!(
+            during.contains("<clear>") && !during.contains(line),
+            "{during}"
+        );
+        let after = screen.take();
+        assert!(after.contains(line), "{after}");
+        drop(progress);
+        let end = screen.take();
+        assert!(end.contains("<clear>") && !end.contains(line), "{end}");
+    }
+
+    #[test]
+    fn without_a_terminal_there_is_nothing() {
+        let progress = Progress::on(false, || panic!("no target is made"));
+        progress.update(&Tally::default());
+        progress.advance(5);
+        assert_eq!(progress.suspend(|| 7), 7);
+        progress.finish();
+    }
+}

@@ -18,9 +18,8 @@ const WORDS: usize = 4;
 pub(super) fn short(terminal: &Terminal, page: &mut Page<'_>, race: &Race, windows: u64) {
     let style = &terminal.style;
     page.put(0, 4, headline(style, race, String::new()));
-    let sides = Columns::of(style, race);
-    for (at, access) in race.accesses.iter().enumerate() {
-        page.put(2, HANG, sides.line(style, at, access));
+    for rows in sides(style, race) {
+        put_side(page, rows);
     }
     if race.unknown_origin() {
         page.put(2, HANG, nobody(style));
@@ -40,9 +39,8 @@ pub(super) fn full(
     let style = &terminal.style;
     page.put(0, 4, headline(style, race, format!(" {number} of {of}")));
     page.blank();
-    let sides = Columns::of(style, race);
-    for (at, access) in race.accesses.iter().enumerate() {
-        page.put(2, HANG, sides.line(style, at, access));
+    for (access, rows) in race.accesses.iter().zip(sides(style, race)) {
+        put_side(page, rows);
         detail(terminal, page, access);
     }
     if race.unknown_origin() {
@@ -50,7 +48,14 @@ pub(super) fn full(
     }
     page.blank();
     value(style, page, race, true);
-    page.put(2, HANG, address(style, race));
+    if names::object(&race.what).is_some() {
+        let at = format!("{:#x}", race.what.address);
+        page.put(
+            2,
+            HANG,
+            label(style, Role::Heading, "at").put(Role::Plain, &at),
+        );
+    }
     page.put(2, HANG, seen(style, race, windows));
     for note in notes(race) {
         page.put(
@@ -64,13 +69,17 @@ pub(super) fn full(
         stack::stack(style, page, side(at).1, access);
     }
     page.blank();
-    page.put(
-        2,
-        4,
-        Line::new(style)
-            .put(Role::Dim, &format!("fingerprint {}", race.id))
-            .put(Role::Dim, &race.fingerprint.0),
-    );
+    page.put(2, 4, fingerprint(style, race));
+}
+
+/// The fingerprint, broken only where its parts meet.
+fn fingerprint<'s>(style: &'s Style, race: &Race) -> Line<'s> {
+    let line = Line::new(style).put(Role::Dim, &format!("fingerprint {}", race.id));
+    race.fingerprint
+        .0
+        .split_inclusive(" | ")
+        .flat_map(|places| places.split_inclusive(" @ "))
+        .fold(line, |line, part| line.put(Role::Dim, part.trim_end()))
 }
 
 /// What the `at`th access of a race is called: the sampled one comes first.
@@ -121,78 +130,107 @@ fn headline<'s>(style: &'s Style, race: &Race, number: String) -> Line<'s> {
         .put(Role::Dim, &format!("[{}]", race.id))
 }
 
-/// The cells of the two sides, as wide as they must be to stand in columns.
-struct Columns {
-    kind: usize,
-    function: usize,
-    place: usize,
-}
-
-/// No name pushes the rest of its line further right than this.
+/// No name or place takes more columns of a side's line than this.
 const WIDEST: usize = 44;
 
-impl Columns {
-    fn of(style: &Style, race: &Race) -> Self {
-        let widest = |cell: fn(&Style, &AccessReport) -> String| {
-            race.accesses
-                .iter()
-                .map(|access| cell(style, access).chars().count())
-                .max()
-                .unwrap_or(0)
-                .min(WIDEST)
+/// One side of a race in cells.
+struct Cells {
+    kind: String,
+    function: String,
+    place: String,
+    thread: String,
+}
+
+impl Cells {
+    fn of(style: &Style, access: &AccessReport) -> Self {
+        let atomic = if access.atomic { "atomic " } else { "" };
+        let kind = access.kind.name();
+        let mut function = match &access.function {
+            Some(name) => names::shorten(name, WIDEST, style.ellipsis()),
+            None => names::code_address(access),
         };
+        if let Some(call) = &access.system_call {
+            function.push_str(&format!(" (system call {call})"));
+        }
+        // Escaped already here, because that changes how wide they are.
+        let clean = |text: String| crate::escape::clean(&text, style.unicode).into_owned();
         Self {
-            kind: widest(|_, access| kind(access)),
-            function: widest(function),
-            place: widest(place),
+            kind: format!("{atomic}{kind} {}", names::bytes(access.size)),
+            function: clean(function),
+            place: clean(place(style, access)),
+            thread: clean(names::thread(&access.thread)),
         }
     }
-
-    fn line<'s>(&self, style: &'s Style, at: usize, access: &AccessReport) -> Line<'s> {
-        let (role, name) = side(at);
-        let place = place(style, access);
-        let line = label(style, role, name)
-            .column(Role::Plain, &kind(access), self.kind)
-            .column(Role::Name, &function(style, access), self.function);
-        let line = if self.place > 0 {
-            line.column(Role::Place, &place, self.place)
-        } else {
-            line
-        };
-        line.put(Role::Plain, &names::thread(&access.thread))
-    }
 }
 
-fn kind(access: &AccessReport) -> String {
-    let atomic = if access.atomic { "atomic " } else { "" };
-    format!(
-        "{atomic}{} {}",
-        access.kind.name(),
-        names::bytes(access.size)
-    )
-}
-
-fn function(style: &Style, access: &AccessReport) -> String {
-    match &access.function {
-        Some(name) => names::shorten(name, WIDEST, style.ellipsis()),
-        None => names::code_address(access),
-    }
-}
-
+/// The line of an access. Code without lines (the C library's, mostly) is placed
+/// by the nearest caller that has one.
 fn place(style: &Style, access: &AccessReport) -> String {
-    names::place(access.file.as_deref(), access.line)
-        .map(|place| names::short_place(&place, WIDEST, style.ellipsis()))
+    let short = |place: String| names::short_place(&place, WIDEST, style.ellipsis());
+    if let Some(place) = names::place(access.file.as_deref(), access.line) {
+        return short(place);
+    }
+    access
+        .stack
+        .iter()
+        .find_map(|frame| names::place(frame.file.as_deref(), frame.line))
+        .map(|place| format!("from {}", short(place)))
         .unwrap_or_default()
+}
+
+/// The lines of both sides: in columns where they fit, else each in two rows.
+fn sides<'s>(style: &'s Style, race: &Race) -> Vec<Vec<Line<'s>>> {
+    let cells: Vec<Cells> = race
+        .accesses
+        .iter()
+        .map(|access| Cells::of(style, access))
+        .collect();
+    let widest = |cell: fn(&Cells) -> &str| {
+        cells
+            .iter()
+            .map(|cells| cell(cells).chars().count())
+            .max()
+            .unwrap_or(0)
+    };
+    let kind = widest(|cells| &cells.kind);
+    let function = widest(|cells| &cells.function);
+    let place = widest(|cells| &cells.place);
+    let thread = widest(|cells| &cells.thread);
+    let in_columns = HANG + kind + function + place + thread + 6 <= style.columns();
+    let rows = |(at, cells): (usize, &Cells)| {
+        let (role, name) = side(at);
+        if !in_columns {
+            let code = label(style, role, name)
+                .column(Role::Name, &cells.function, 0)
+                .put(Role::Place, &cells.place);
+            let access = Line::new(style)
+                .column(Role::Plain, &cells.kind, kind)
+                .put(Role::Plain, &cells.thread);
+            return vec![code, access];
+        }
+        let mut line = label(style, role, name)
+            .column(Role::Plain, &cells.kind, kind)
+            .column(Role::Name, &cells.function, function);
+        if place > 0 {
+            line = line.column(Role::Place, &cells.place, place);
+        }
+        vec![line.put(Role::Plain, &cells.thread)]
+    };
+    cells.iter().enumerate().map(rows).collect()
+}
+
+fn put_side(page: &mut Page<'_>, rows: Vec<Line<'_>>) {
+    for (row, line) in rows.into_iter().enumerate() {
+        page.put(if row == 0 { 2 } else { HANG }, HANG, line);
+    }
 }
 
 /// What is known of an access beyond its place.
 fn detail(terminal: &Terminal, page: &mut Page<'_>, access: &AccessReport) {
     let style = &terminal.style;
-    if let Some(call) = &access.system_call {
-        let line = Line::new(style)
-            .words(Role::Plain, "by the kernel for this thread, in system call")
-            .put(Role::Name, call);
-        page.put(HANG, HANG + 2, line);
+    if access.system_call.is_some() {
+        let text = "done by the kernel on behalf of this thread";
+        page.put(HANG, HANG, Line::new(style).words(Role::Dim, text));
     }
     if let (Some(file), Some(number), Some(source)) = (&access.file, access.line, &terminal.source)
         && let Some(text) = source(file, number)
@@ -403,12 +441,6 @@ fn words(style: &Style, page: &mut Page<'_>, race: &Race) {
             Line::new(style).words(Role::Dim, &format!("and {more}")),
         );
     }
-}
-
-fn address<'s>(style: &'s Style, race: &Race) -> Line<'s> {
-    label(style, Role::Heading, "at")
-        .put(Role::Plain, &format!("{:#x},", race.what.address))
-        .put(Role::Plain, &names::bytes(race.what.size))
 }
 
 fn seen<'s>(style: &'s Style, race: &Race, windows: u64) -> Line<'s> {

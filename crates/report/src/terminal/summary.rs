@@ -1,7 +1,8 @@
 //! The end of a run: what was found, what it cost, what could not be seen.
 
 use crate::layout::{Line, Page};
-use crate::numbers::{count, counted, percent, seconds, share};
+use crate::names;
+use crate::numbers::{count, counted, percent, seconds, share, times};
 use crate::style::{Role, Style};
 use redhanded_model::{Class, Loss, RunReport};
 
@@ -10,6 +11,10 @@ const HANG: usize = 12;
 
 pub(super) fn summary(style: &Style, page: &mut Page<'_>, report: &RunReport) {
     page.put(0, 2, verdict(style, report));
+    if report.races.len() > 1 {
+        index(style, page, report);
+        page.blank();
+    }
     fact(style, page, "program", &program(report));
     fact(style, page, "samples", &samples(report));
     fact(
@@ -90,6 +95,41 @@ fn verdict<'s>(style: &'s Style, report: &RunReport) -> Line<'s> {
         );
     }
     line
+}
+
+/// One line for each race: after pages of stacks, the way back to each.
+fn index(style: &Style, page: &mut Page<'_>, report: &RunReport) {
+    let number = report.races.len().to_string().len();
+    for (at, race) in report.races.iter().enumerate() {
+        let what = names::object(&race.what).unwrap_or_else(|| names::region(&race.what.region));
+        let mut line = Line::new(style)
+            .put(Role::Plain, &format!("{:>number$}", at + 1))
+            .put(Role::Dim, &format!("[{}]", race.id))
+            .put(Role::Name, &format!("{what}:"));
+        for (at, access) in race.accesses.iter().enumerate() {
+            let function = match &access.function {
+                Some(name) => names::shorten(name, 32, style.ellipsis()),
+                None => names::code_address(access),
+            };
+            let comma = if at > 0 { "/ " } else { "" };
+            line = line.put(
+                Role::Plain,
+                &format!("{comma}{} in {function}", access.kind.name()),
+            );
+        }
+        if race.unknown_origin() {
+            line = line.put(Role::Plain, "/ unknown origin");
+        }
+        line = line
+            .glue(Role::Plain, ",")
+            .put(Role::Plain, &times(race.instances));
+        if race.class == Class::PossiblyAtomic {
+            line = line
+                .glue(Role::Plain, ",")
+                .put(Role::Doubt, "possibly atomic");
+        }
+        page.put(2, 4 + number, line);
+    }
 }
 
 fn program(report: &RunReport) -> String {
@@ -185,7 +225,7 @@ fn not_seen(style: &Style, page: &mut Page<'_>, report: &RunReport) {
     let mut label = "not seen";
     if never > 0 {
         let text = format!(
-            "{} of {} never ran into a sample ({})",
+            "{} of {} were never sampled ({})",
             count(never),
             counted(sites.total, "site", "sites"),
             share(never, sites.total)

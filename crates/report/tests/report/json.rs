@@ -1,1 +1,180 @@
+use crate::fixtures;
+use redhanded_model::{RunReport, Values};
+use redhanded_report::json;
+use serde_json::{Value, json as value};
+use std::collections::BTreeSet;
 
+fn parsed(report: &RunReport) -> Value {
+    let mut text = Vec::new();
+    json::write(report, &mut text).unwrap();
+    assert!(text.ends_with(b"}\n"));
+    serde_json::from_slice(&text).unwrap()
+}
+
+#[track_caller]
+fn has_exactly(object: &Value, keys: &str) {
+    let found: BTreeSet<&str> = object
+        .as_object()
+        .unwrap()
+        .keys()
+        .map(String::as_str)
+        .collect();
+    assert_eq!(found, keys.split_whitespace().collect());
+}
+
+#[test]
+fn every_key_of_the_schema_is_there_and_no_other() {
+    let document = parsed(&fixtures::run());
+    has_exactly(&document, "schema run races");
+    assert_eq!(document["schema"], "redhanded-report/1");
+    has_exactly(
+        &document["run"],
+        "program runs ending wall_s thread_s samples samples_per_s windows held_s \
+         overhead_estimate sites losses unseen",
+    );
+    has_exactly(&document["run"]["sites"], "total armed sampled");
+    has_exactly(&document["run"]["unseen"][0], "what why");
+    assert_eq!(document["races"].as_array().unwrap().len(), 3);
+    for race in document["races"].as_array().unwrap() {
+        has_exactly(
+            race,
+            "id fingerprint class what seen_by values instances accesses",
+        );
+        has_exactly(
+            &race["what"],
+            "name type field bit_fields address size region",
+        );
+        for field in race["what"]["bit_fields"].as_array().unwrap() {
+            has_exactly(field, "name first_bit bits");
+        }
+        has_exactly(&race["values"], "before after changed");
+        for access in race["accesses"].as_array().unwrap() {
+            has_exactly(
+                access,
+                "thread kind size pc instruction atomic function file line system_call stack",
+            );
+            has_exactly(&access["thread"], "tid name");
+            for frame in access["stack"].as_array().unwrap() {
+                has_exactly(frame, "function file line module address inlined");
+            }
+        }
+    }
+}
+
+#[test]
+fn the_run_in_numbers() {
+    let run = &parsed(&fixtures::run())["run"];
+    assert_eq!(
+        *run,
+        value!({
+            "program": ["./demo", "--threads=4"],
+            "runs": 1,
+            "ending": "exited with status 0",
+            "wall_s": 12.34,
+            "thread_s": 24.5,
+            "samples": 2470,
+            "samples_per_s": 200.162_075,
+            "windows": 1257,
+            "held_s": 0.61,
+            "overhead_estimate": 0.024_898,
+            "sites": {"total": 812, "armed": 500, "sampled": 120},
+            "losses": {"over-budget": 9, "alone": 1204, "stale-trap": 2},
+            "unseen": [{"what": "libc.so.6", "why": "runtime library, not sampled"}],
+        })
+    );
+}
+
+#[test]
+fn a_race_in_values() {
+    let race = &parsed(&fixtures::run())["races"][0];
+    assert_eq!(race["class"], "race");
+    assert_eq!(race["seen_by"], "watch");
+    assert_eq!(
+        race["values"],
+        value!({"before": "11000000", "after": "31000000", "changed": "20000000"})
+    );
+    assert_eq!(race["what"]["address"], "0x555555558040");
+    assert_eq!(race["what"]["region"], "global of demo");
+    assert_eq!(race["what"]["type"], "unsigned int");
+    assert_eq!(race["accesses"][0]["kind"], "update");
+    assert_eq!(race["accesses"][0]["pc"], "0x5555555511a6");
+    assert_eq!(
+        race["accesses"][1]["thread"],
+        value!({"tid": 4710, "name": "poll"})
+    );
+    assert_eq!(
+        race["accesses"][1]["stack"][0],
+        value!({
+            "function": "request_callback", "file": "demo.c", "line": 71,
+            "module": "demo", "address": "0x11a6", "inlined": true,
+        })
+    );
+}
+
+#[test]
+fn what_is_not_known_is_null() {
+    let document = parsed(&fixtures::run());
+    let doubt = &document["races"][1];
+    assert_eq!(doubt["class"], "possibly-atomic");
+    assert_eq!(doubt["accesses"][1]["function"], Value::Null);
+    assert_eq!(doubt["accesses"][1]["line"], Value::Null);
+    let unknown = &document["races"][2];
+    assert_eq!(unknown["seen_by"], "value");
+    assert_eq!(unknown["accesses"].as_array().unwrap().len(), 1);
+    assert_eq!(unknown["what"]["name"], Value::Null);
+    assert_eq!(
+        unknown["what"]["region"],
+        "mapping /dev/zero (deleted), shared"
+    );
+    let empty = parsed(&RunReport::default());
+    assert_eq!(empty["run"]["ending"], Value::Null);
+    assert_eq!(empty["races"], value!([]));
+}
+
+#[test]
+fn the_value_is_the_document() {
+    let mut report = fixtures::run();
+    report.races.push(fixtures::hostile());
+    report.races.push(fixtures::system_call());
+    assert_eq!(json::to_value(&report), parsed(&report));
+}
+
+#[test]
+fn names_come_back_unharmed_and_the_text_is_safe_to_show() {
+    let mut report = fixtures::run();
+    report.races = vec![fixtures::hostile()];
+    let mut text = Vec::new();
+    json::write(&report, &mut text).unwrap();
+    let text = String::from_utf8(text).unwrap();
+    assert!(!text.contains(|c: char| c.is_control() && c != '\n'));
+    assert!(!text.contains('\u{202e}'));
+    let document: Value = serde_json::from_str(&text).unwrap();
+    let accesses = &document["races"][0]["accesses"];
+    assert_eq!(accesses[0]["thread"]["name"], "\x1b]0;owned\x07\x1b[2J");
+    assert_eq!(accesses[1]["function"], "f\u{202e}(tni)\u{9b}31m\r\n");
+}
+
+#[test]
+fn values_of_unequal_length_and_numbers_that_are_none() {
+    let mut report = fixtures::run();
+    report.wall_s = f64::NAN;
+    report.held_s = f64::INFINITY;
+    report.races[0].values = Values {
+        before: vec![1, 2, 3],
+        after: vec![1],
+    };
+    let document = parsed(&report);
+    assert_eq!(document["run"]["wall_s"], 0.0);
+    assert_eq!(document["races"][0]["values"]["changed"], "00");
+}
+
+#[test]
+fn a_file_holds_the_document() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("report.json");
+    json::write_file(&fixtures::run(), &path).unwrap();
+    let document: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+    assert_eq!(document, json::to_value(&fixtures::run()));
+    let error = json::write_file(&fixtures::run(), "-").unwrap_err();
+    assert!(error.to_string().contains("/dev/stderr"), "{error}");
+}
