@@ -1,22 +1,230 @@
 //! What the source says about the code and data of a file: names, lines,
 //! inlined frames, variables and their parts.
+//!
+//! The information is found on first use, in the file itself or in a separate
+//! one, and parsed only as far as it is asked for: lines and functions unit by
+//! unit, variables as a whole when the first one is looked up. Where there is
+//! none, symbol tables give what they can.
+
+mod files;
+mod locate;
+mod names;
+mod parts;
+mod program;
+mod sections;
+mod symbols;
+mod types;
+mod variables;
+
+pub use locate::DebugSearch;
+pub use parts::Part;
+pub use types::How;
+pub use variables::Variable;
 
 use crate::Image;
+use addr2line::{Context, FrameIter};
+use locate::Located;
+use memmap2::Mmap;
+use object::{Object, ObjectSection};
+use program::Program;
+use redhanded_model::Svma;
+use sections::{Loaded, Slice};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+use symbols::Symbols;
 
-/// The debug information of one image.
-#[derive(Debug)]
-pub struct DebugInfo;
+/// More inlined frames at one address are damage.
+const MAX_INLINED: usize = 256;
+
+/// The debug information of one image. Usable from several threads.
+#[derive(Clone)]
+pub struct DebugInfo {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    path: PathBuf,
+    file: Arc<Mmap>,
+    search: DebugSearch,
+    located: OnceLock<Option<Located>>,
+    loaded: OnceLock<Option<Loaded>>,
+    symbols: OnceLock<Symbols>,
+}
+
+/// One frame of the source at an address, inlined ones included.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct SourceFrame {
+    /// The function's demangled name.
+    pub function: Option<String>,
+    /// Its name in the symbol table, if that is another one.
+    pub linkage_name: Option<String>,
+    /// The source file.
+    pub file: Option<String>,
+    /// The line in it; none where the compiler says there is none.
+    pub line: Option<u32>,
+    /// The column, where it is known.
+    pub column: Option<u32>,
+    /// Whether this function was inlined into the next frame's.
+    pub inlined: bool,
+}
+
+impl std::fmt::Debug for DebugInfo {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("DebugInfo")
+            .field("source", &self.source())
+            .finish()
+    }
+}
 
 impl Image {
     /// Its debug information, found on first use.
     #[must_use]
     pub fn debug(&self) -> &DebugInfo {
-        self.debug.get_or_init(|| DebugInfo)
+        self.debug
+            .get_or_init(|| DebugInfo::new(self, DebugSearch::default()))
     }
 }
 
 impl DebugInfo {
-    pub(crate) fn section(&self, _name: &str) -> Option<Vec<u8>> {
-        None
+    /// The debug information of `image`, looked for in `search` too.
+    #[must_use]
+    pub fn new(image: &Image, search: DebugSearch) -> Self {
+        Self {
+            inner: Arc::new(Inner {
+                path: image.path().to_owned(),
+                file: image.mapping(),
+                search,
+                located: OnceLock::new(),
+                loaded: OnceLock::new(),
+                symbols: OnceLock::new(),
+            }),
+        }
     }
+
+    /// Whether there is any beyond symbols.
+    #[must_use]
+    pub fn available(&self) -> bool {
+        self.inner.located().is_some()
+    }
+
+    /// The file it comes from: the image's, or a separate one.
+    #[must_use]
+    pub fn source(&self) -> Option<&Path> {
+        self.inner.located().map(|located| located.path.as_path())
+    }
+
+    /// Whether some compilation unit knows the line of the code at `svma`.
+    #[must_use]
+    pub fn covers(&self, svma: Svma) -> bool {
+        self.inner
+            .ask(|program| {
+                program.context(|context| context.find_location(svma.0).ok().flatten().map(|_| ()))
+            })
+            .is_some()
+    }
+
+    /// The source frames of the code at `svma`, innermost first. Without debug
+    /// information, the function symbol alone; empty when there is none either.
+    #[must_use]
+    pub fn frames(&self, svma: Svma) -> Vec<SourceFrame> {
+        let mut frames = self
+            .inner
+            .ask(|program| program.context(|context| source_frames(context, svma)))
+            .unwrap_or_default();
+        if frames.is_empty() {
+            frames.extend(
+                self.inner
+                    .symbols()
+                    .code_at(svma.0)
+                    .map(|_| SourceFrame::default()),
+            );
+        }
+        if let Some(outermost) = frames.last_mut()
+            && outermost.function.is_none()
+            && let Some(symbol) = self.inner.symbols().code_at(svma.0)
+        {
+            name(outermost, &symbol.name);
+        }
+        frames
+    }
+
+    /// The global or static variable that holds the byte at `svma`. Without
+    /// debug information about it, the data symbol. Thread-locals have no
+    /// address in a file and are never found.
+    #[must_use]
+    pub fn variable_at(&self, svma: Svma) -> Option<Variable> {
+        self.inner.variable_at(svma)
+    }
+
+    /// The contents of a section of the separate debug file.
+    pub(crate) fn section(&self, name: &str) -> Option<Vec<u8>> {
+        let located = self.inner.located()?;
+        let object = object::File::parse(&**located.file).ok()?;
+        let data = object.section_by_name(name)?.uncompressed_data().ok()?;
+        Some(data.into_owned())
+    }
+}
+
+impl Inner {
+    fn located(&self) -> Option<&Located> {
+        self.located
+            .get_or_init(|| locate::locate(&self.path, &self.file, &self.search))
+            .as_ref()
+    }
+
+    fn ask<T>(&self, question: impl FnOnce(&Program<'_>) -> Option<T>) -> Option<T> {
+        self.loaded
+            .get_or_init(|| {
+                let located = self.located()?;
+                let supplementary = locate::supplementary(located, &self.search);
+                Loaded::load(located, supplementary.as_ref())
+            })
+            .as_ref()?
+            .ask(question)
+    }
+
+    fn symbols(&self) -> &Symbols {
+        self.symbols.get_or_init(|| {
+            let mut files = vec![&*self.file];
+            files.extend(self.located().map(|located| &*located.file));
+            Symbols::read(&files)
+        })
+    }
+}
+
+fn source_frames(context: &Context<Slice<'_>>, svma: Svma) -> Option<Vec<SourceFrame>> {
+    let mut found = context.find_frames(svma.0).skip_all_loads().ok()?;
+    let mut frames = Vec::new();
+    while frames.len() < MAX_INLINED
+        && let Some(frame) = next(&mut found)
+    {
+        frames.push(frame);
+    }
+    let inlined = frames.len().saturating_sub(1);
+    for frame in frames.iter_mut().take(inlined) {
+        frame.inlined = true;
+    }
+    Some(frames)
+}
+
+fn next(frames: &mut FrameIter<'_, Slice<'_>>) -> Option<SourceFrame> {
+    let frame = frames.next().ok()??;
+    let mut told = SourceFrame::default();
+    if let Some(location) = frame.location {
+        told.file = location.file.map(str::to_owned);
+        told.line = location.line.filter(|line| *line != 0);
+        told.column = location.column.filter(|column| *column != 0);
+    }
+    if let Some(function) = frame.function
+        && let Ok(raw) = function.raw_name()
+    {
+        name(&mut told, &raw);
+    }
+    Some(told)
+}
+
+fn name(frame: &mut SourceFrame, raw: &str) {
+    let demangled = names::demangle(raw);
+    frame.linkage_name = (demangled != raw).then(|| raw.to_owned());
+    frame.function = Some(demangled);
 }

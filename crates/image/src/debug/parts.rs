@@ -1,0 +1,315 @@
+//! From bytes of a variable to the field or element they are.
+
+use super::program::{Die, Entry, MAX_HOPS, Program};
+use super::types::{How, Spelling, is_qualifier};
+use gimli::constants as dw;
+use redhanded_model::BitField;
+
+/// The part of a variable that an access touches.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Part {
+    /// The way from the variable to it: `.flags`, `[3].next`; empty for the
+    /// variable itself. An access that spans several fields or elements ends
+    /// at what holds them all; of an array the span is told, `[4..8]`.
+    pub path: String,
+    /// The type of what the path ends at.
+    pub type_name: String,
+    /// The bit-fields in the accessed bytes.
+    pub bit_fields: Vec<BitField>,
+    /// The fields an access touches that spans several.
+    pub spans: Vec<String>,
+    /// Whether the path goes through a union or the variants of an enum, of
+    /// which the first member that fits is told.
+    pub in_union: bool,
+    /// Why every access to the part synchronises, if so.
+    pub synchronising: Option<How>,
+}
+
+/// The bytes asked about, relative to the type that is looked at.
+#[derive(Clone, Copy)]
+struct Span {
+    start: u64,
+    len: u64,
+}
+
+impl Span {
+    const fn end(self) -> u64 {
+        self.start.saturating_add(self.len)
+    }
+
+    fn bits(self) -> std::ops::Range<u64> {
+        self.start.saturating_mul(8)..self.end().saturating_mul(8)
+    }
+}
+
+/// A member that is no bit-field.
+struct Field {
+    die: Die,
+    name: String,
+    start: u64,
+    size: u64,
+    inherited: bool,
+    discriminant: bool,
+}
+
+impl<'d> Program<'d> {
+    /// The part of a variable of type `variable` at `offset`.
+    pub(super) fn part(&self, variable: Die, offset: u64, size: u64) -> Part {
+        let mut part = Part::default();
+        let mut span = Span {
+            start: offset,
+            len: size.max(1),
+        };
+        let mut die = variable;
+        for _ in 0..MAX_HOPS {
+            let named = die;
+            let Some((bare, entry)) = self.bare(die, &mut part.synchronising) else {
+                part.type_name = self.type_name(Some(named));
+                return part;
+            };
+            part.type_name = self.type_name(Some(named));
+            // What is inside an atomic is its library's business.
+            if part.synchronising == Some(How::Atomic) {
+                return part;
+            }
+            let next = match entry.tag() {
+                dw::DW_TAG_structure_type | dw::DW_TAG_class_type | dw::DW_TAG_union_type => {
+                    let union = entry.tag() == dw::DW_TAG_union_type;
+                    self.member(bare, union, &mut span, &mut part)
+                }
+                dw::DW_TAG_array_type => self.element(bare, &mut span, &mut part),
+                _ => None,
+            };
+            match next {
+                Some(next) => die = next,
+                None => return part,
+            }
+        }
+        part
+    }
+
+    /// What is left of a type without typedefs and qualifiers. An access that
+    /// goes through an atomic or volatile one on the way synchronises.
+    fn bare(&self, die: Die, how: &mut Option<How>) -> Option<(Die, Entry<'d>)> {
+        let mut die = die;
+        for _ in 0..MAX_HOPS {
+            let entry = self.entry(die)?;
+            *how = how.or_else(|| self.synchronises(die));
+            if !is_qualifier(entry.tag()) {
+                // A declaration is completed by nothing we can find cheaply.
+                return Some((die, entry));
+            }
+            die = self.link(die, dw::DW_AT_type)?;
+        }
+        None
+    }
+
+    fn member(&self, holder: Die, union: bool, span: &mut Span, part: &mut Part) -> Option<Die> {
+        let mut fields = Vec::new();
+        let mut bits = Vec::new();
+        let mut variants = Vec::new();
+        for (die, entry) in self.children(holder) {
+            match entry.tag() {
+                dw::DW_TAG_member | dw::DW_TAG_inheritance => match self.bit_range(die, &entry) {
+                    Some(range) => bits.push((die, range)),
+                    None => fields.extend(self.field(die, &entry)),
+                },
+                dw::DW_TAG_variant_part => variants.extend(self.variants(die, *span)),
+                _ => {}
+            }
+        }
+        let touched = span.bits();
+        let overlapping: Vec<_> = bits
+            .iter()
+            .filter(|(_, range)| range.start < touched.end && touched.start < range.end)
+            .collect();
+        for (die, range) in &overlapping {
+            // A field that begins before the accessed bytes is told from them on.
+            let first = range.start.max(touched.start);
+            part.bit_fields.push(BitField {
+                name: self.name(*die).unwrap_or_default(),
+                first_bit: u32::try_from(first - touched.start).unwrap_or(u32::MAX),
+                bits: u32::try_from(range.end - first).unwrap_or(u32::MAX),
+            });
+            let declared = self.link(*die, dw::DW_AT_type);
+            part.synchronising = part
+                .synchronising
+                .or_else(|| self.synchronises_deeply(declared?));
+        }
+        let is_variant = !variants.is_empty();
+        fields.extend(variants);
+        if let Some(field) = fields
+            .iter()
+            .find(|field| field.start <= span.start && span.end() <= field.start + field.size)
+        {
+            if field.discriminant {
+                return None;
+            }
+            if !field.inherited && !field.name.is_empty() {
+                part.path.push('.');
+                part.path.push_str(&field.name);
+            }
+            part.in_union |= union || is_variant;
+            part.bit_fields.clear();
+            span.start -= field.start;
+            return self.link(field.die, dw::DW_AT_type);
+        }
+        let spanned: Vec<&Field> = fields
+            .iter()
+            .filter(|field| field.start < span.end() && span.start < field.start + field.size)
+            .collect();
+        if let ([(die, _)], []) = (overlapping.as_slice(), spanned.as_slice()) {
+            part.path.push('.');
+            part.path.push_str(&self.name(*die).unwrap_or_default());
+            part.type_name = self.type_name(self.link(*die, dw::DW_AT_type));
+        } else if !union {
+            part.spans = spanned
+                .into_iter()
+                .map(|field| field.name.clone())
+                .collect();
+        }
+        None
+    }
+
+    fn field(&self, die: Die, entry: &Entry<'d>) -> Option<Field> {
+        // Static members are declarations; their definitions are variables.
+        if entry.attr_value(dw::DW_AT_external).is_some()
+            || entry.attr_value(dw::DW_AT_declaration).is_some()
+        {
+            return None;
+        }
+        let start = match entry.attr_value(dw::DW_AT_data_member_location) {
+            None => 0,
+            // Virtual bases have an expression instead of an offset.
+            Some(value) => value.udata_value()?,
+        };
+        let size = self.size_of(self.link(die, dw::DW_AT_type)?)?;
+        start.checked_add(size)?;
+        let mut name = self.name(die).unwrap_or_default();
+        if self.spelling(die) == Spelling::Rust
+            && let Some(number) = name.strip_prefix("__")
+            && number.bytes().all(|byte| byte.is_ascii_digit())
+        {
+            name = number.to_owned();
+        }
+        Some(Field {
+            die,
+            name,
+            start,
+            size,
+            inherited: entry.tag() == dw::DW_TAG_inheritance,
+            discriminant: false,
+        })
+    }
+
+    /// The members of all variants of a Rust enum, after its discriminant: an
+    /// access to that is one to the enum.
+    fn variants(&self, part: Die, span: Span) -> Vec<Field> {
+        let mut fields = Vec::new();
+        for (die, entry) in self.children(part) {
+            match entry.tag() {
+                dw::DW_TAG_variant => {
+                    for (member, entry) in self.children(die) {
+                        if entry.tag() == dw::DW_TAG_member {
+                            let field = self.field(member, &entry);
+                            fields.extend(field.filter(|field| self.holds(field, span)));
+                        }
+                    }
+                }
+                dw::DW_TAG_member => {
+                    if let Some(mut field) = self.field(die, &entry) {
+                        field.discriminant = true;
+                        fields.insert(0, field);
+                    }
+                }
+                _ => {}
+            }
+        }
+        fields
+    }
+
+    /// Whether a variant has something at `span`: each is as large as the enum,
+    /// those without content too.
+    fn holds(&self, variant: &Field, span: Span) -> bool {
+        let Some(content) = self.link(variant.die, dw::DW_AT_type) else {
+            return false;
+        };
+        self.children(content)
+            .iter()
+            .filter(|(_, entry)| entry.tag() == dw::DW_TAG_member)
+            .filter_map(|(die, entry)| self.field(*die, entry))
+            .any(|field| {
+                let start = variant.start.saturating_add(field.start);
+                start <= span.start && span.start < start.saturating_add(field.size)
+            })
+    }
+
+    /// The bits of a bit-field, counted from the start of what holds it.
+    fn bit_range(&self, die: Die, entry: &Entry<'d>) -> Option<std::ops::Range<u64>> {
+        let number = |attribute| entry.attr_value(attribute)?.udata_value();
+        let bits = number(dw::DW_AT_bit_size)?;
+        let byte = number(dw::DW_AT_data_member_location).unwrap_or(0);
+        let start = if let Some(first) = number(dw::DW_AT_data_bit_offset) {
+            byte.checked_mul(8)?.checked_add(first)?
+        } else if let Some(from_top) = number(dw::DW_AT_bit_offset) {
+            // The old way counts from the most significant bit of the unit that
+            // stores it.
+            let storage = number(dw::DW_AT_byte_size)
+                .or_else(|| self.size_of(self.link(die, dw::DW_AT_type)?))?;
+            byte.checked_mul(8)?
+                .checked_add(storage.checked_mul(8)?)?
+                .checked_sub(from_top)?
+                .checked_sub(bits)?
+        } else {
+            byte.checked_mul(8)?
+        };
+        Some(start..start.checked_add(bits)?)
+    }
+
+    fn element(&self, array: Die, span: &mut Span, part: &mut Part) -> Option<Die> {
+        let element = self.link(array, dw::DW_AT_type)?;
+        let size = self.size_of(element).filter(|size| *size > 0)?;
+        let dimensions = self.dimensions(array);
+        let first = span.start / size;
+        let last = span.end().saturating_sub(1) / size;
+        // Elements are counted within rows, rows within planes.
+        let rows: Vec<u64> = dimensions
+            .iter()
+            .enumerate()
+            .map(|(at, _)| {
+                dimensions
+                    .iter()
+                    .skip(at + 1)
+                    .fold(1u64, |product, count| product.saturating_mul(*count))
+                    .max(1)
+            })
+            .collect();
+        let index = |linear: u64| {
+            let mut rest = linear;
+            rows.iter()
+                .map(|row| {
+                    let at = rest / row;
+                    rest %= row;
+                    at
+                })
+                .collect::<Vec<_>>()
+        };
+        let (from, to) = (index(first), index(last));
+        for (at, (from, to)) in from.iter().zip(&to).enumerate() {
+            if from != to {
+                let row = rows.get(at).copied().unwrap_or(1);
+                let whole = row == 1 || (first % row == 0 && (last + 1) % row == 0);
+                if whole {
+                    part.path.push_str(&format!("[{from}..{}]", to + 1));
+                }
+                return None;
+            }
+            part.path.push_str(&format!("[{from}]"));
+        }
+        if first != last {
+            return None;
+        }
+        span.start %= size;
+        Some(element)
+    }
+}

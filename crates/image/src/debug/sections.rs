@@ -1,0 +1,130 @@
+//! The DWARF sections of a mapped file, and what is parsed from them, in one
+//! value that owns both.
+
+use super::locate::Located;
+use super::program::Program;
+use gimli::{Dwarf, EndianSlice, LittleEndian, SectionId};
+use memmap2::Mmap;
+use object::{CompressionFormat, Object, ObjectSection};
+use self_cell::self_cell;
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::sync::Arc;
+
+pub(super) type Slice<'d> = EndianSlice<'d, LittleEndian>;
+
+/// No section is inflated beyond this: more is damage or malice.
+const MAX_INFLATED: u64 = 1 << 32;
+
+/// The bytes of all DWARF sections: those of the mapping, or inflated ones.
+pub(super) struct Sections {
+    file: Arc<Mmap>,
+    places: BTreeMap<&'static str, Place>,
+    supplementary: Option<Box<Sections>>,
+}
+
+enum Place {
+    Mapped(usize, usize),
+    Inflated(Vec<u8>),
+}
+
+impl Sections {
+    pub(super) fn new(located: &Located, supplementary: Option<&Located>) -> Option<Self> {
+        let mut places = BTreeMap::new();
+        let object = object::File::parse(&**located.file).ok()?;
+        for id in WANTED {
+            if let Some(place) = place(&object, id.name()) {
+                places.insert(id.name(), place);
+            }
+        }
+        Some(Self {
+            file: Arc::clone(&located.file),
+            places,
+            supplementary: supplementary
+                .and_then(|located| Self::new(located, None))
+                .map(Box::new),
+        })
+    }
+
+    fn bytes(&self, id: SectionId) -> Slice<'_> {
+        let bytes = match self.places.get(id.name()) {
+            Some(Place::Mapped(start, end)) => self.file.get(*start..*end).unwrap_or_default(),
+            Some(Place::Inflated(bytes)) => bytes,
+            None => &[],
+        };
+        Slice::new(bytes, LittleEndian)
+    }
+
+    pub(super) fn dwarf(&self) -> Dwarf<Slice<'_>> {
+        let loaded: Result<_, Infallible> = Dwarf::load(|id| Ok(self.bytes(id)));
+        let mut dwarf = match loaded {
+            Ok(dwarf) => dwarf,
+            Err(never) => match never {},
+        };
+        if let Some(supplementary) = &self.supplementary {
+            dwarf.set_sup(supplementary.dwarf());
+        }
+        dwarf
+    }
+}
+
+const WANTED: [SectionId; 14] = [
+    SectionId::DebugAbbrev,
+    SectionId::DebugAddr,
+    SectionId::DebugAranges,
+    SectionId::DebugInfo,
+    SectionId::DebugLine,
+    SectionId::DebugLineStr,
+    SectionId::DebugLoc,
+    SectionId::DebugLocLists,
+    SectionId::DebugRanges,
+    SectionId::DebugRngLists,
+    SectionId::DebugStr,
+    SectionId::DebugStrOffsets,
+    SectionId::DebugTypes,
+    SectionId::DebugMacro,
+];
+
+fn place(object: &object::File<'_>, name: &str) -> Option<Place> {
+    let section = object.section_by_name(name)?;
+    let compressed = section.compressed_data().ok()?;
+    if compressed.format == CompressionFormat::None {
+        let (start, len) = section.file_range()?;
+        let start = usize::try_from(start).ok()?;
+        let end = start.checked_add(usize::try_from(len).ok()?)?;
+        return Some(Place::Mapped(start, end));
+    }
+    // zlib cannot do better than about 1:1032; a header that claims more would
+    // only make us reserve memory.
+    let plausible = match compressed.format {
+        CompressionFormat::Zlib => (compressed.data.len() as u64).saturating_mul(1100),
+        _ => MAX_INFLATED,
+    };
+    if compressed.uncompressed_size > plausible.min(MAX_INFLATED) {
+        return None;
+    }
+    Some(Place::Inflated(compressed.decompress().ok()?.into_owned()))
+}
+
+self_cell!(
+    /// The sections with everything that was parsed from them so far.
+    pub(super) struct Loaded {
+        owner: Sections,
+        #[not_covariant]
+        dependent: Program,
+    }
+);
+
+impl Loaded {
+    pub(super) fn load(located: &Located, supplementary: Option<&Located>) -> Option<Self> {
+        let sections = Sections::new(located, supplementary)?;
+        Some(Self::new(sections, |sections| {
+            Program::new(sections.dwarf())
+        }))
+    }
+
+    /// Asks something of the parsed program.
+    pub(super) fn ask<T>(&self, question: impl FnOnce(&Program<'_>) -> T) -> T {
+        self.with_dependent(|_, program| question(program))
+    }
+}

@@ -1,0 +1,88 @@
+//! Names from the symbol tables, for what no debug information covers.
+
+use memmap2::Mmap;
+use object::{Object, ObjectSymbol, SymbolKind};
+
+/// One symbol that names code or data.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Symbol {
+    pub(super) start: u64,
+    pub(super) size: u64,
+    pub(super) name: String,
+}
+
+/// The symbols of a file, sorted by address.
+#[derive(Default)]
+pub(super) struct Symbols {
+    code: Vec<Symbol>,
+    data: Vec<Symbol>,
+}
+
+impl Symbols {
+    /// All symbols of these files: an image and its separate debug file.
+    pub(super) fn read(files: &[&Mmap]) -> Self {
+        let mut symbols = Self::default();
+        for file in files {
+            if let Ok(object) = object::File::parse(&***file) {
+                object
+                    .symbols()
+                    .chain(object.dynamic_symbols())
+                    .for_each(|symbol| symbols.add(&symbol));
+            }
+        }
+        for list in [&mut symbols.code, &mut symbols.data] {
+            // Of several names for one place the sized one that reads best.
+            list.sort_by(|a, b| {
+                (a.start, b.size, a.name.starts_with('_'), &a.name).cmp(&(
+                    b.start,
+                    a.size,
+                    b.name.starts_with('_'),
+                    &b.name,
+                ))
+            });
+            list.dedup_by_key(|symbol| symbol.start);
+        }
+        symbols
+    }
+
+    fn add<'d>(&mut self, symbol: &impl ObjectSymbol<'d>) {
+        let list = match symbol.kind() {
+            SymbolKind::Text => &mut self.code,
+            SymbolKind::Data => &mut self.data,
+            _ => return,
+        };
+        if symbol.is_undefined() || symbol.address() == 0 {
+            return;
+        }
+        let Ok(name) = symbol.name() else { return };
+        if !name.is_empty() {
+            list.push(Symbol {
+                start: symbol.address(),
+                size: symbol.size(),
+                name: name.to_owned(),
+            });
+        }
+    }
+
+    /// The function symbol that covers `svma`. One without a size (hand-written
+    /// assembly) covers what is up to the next symbol.
+    pub(super) fn code_at(&self, svma: u64) -> Option<&Symbol> {
+        let symbol = before(&self.code, svma)?;
+        (symbol.size == 0 || svma - symbol.start < symbol.size).then_some(symbol)
+    }
+
+    /// The data symbol that covers `svma`.
+    pub(super) fn data_at(&self, svma: u64) -> Option<&Symbol> {
+        before(&self.data, svma).filter(|symbol| svma - symbol.start < symbol.size)
+    }
+
+    /// The data symbol that starts at `svma`.
+    pub(super) fn data_from(&self, svma: u64) -> Option<&Symbol> {
+        before(&self.data, svma).filter(|symbol| symbol.start == svma)
+    }
+}
+
+fn before(list: &[Symbol], svma: u64) -> Option<&Symbol> {
+    let next = list.partition_point(|symbol| symbol.start <= svma);
+    list.get(next.checked_sub(1)?)
+}

@@ -1,0 +1,312 @@
+//! Types: their size, their name as the source writes it, and whether every
+//! access to them synchronises.
+
+use super::names::shorten;
+use super::program::{Die, MAX_HOPS, Program};
+use gimli::constants as dw;
+use gimli::{DwLang, DwTag};
+
+/// No type name is built longer than this.
+const MAX_NAME: usize = 4096;
+
+/// Why every access to a variable or field synchronises.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum How {
+    /// Its type is atomic.
+    Atomic,
+    /// Its type is volatile.
+    Volatile,
+    /// It guards the initialisation of a C++ function static.
+    Guard,
+}
+
+/// How source text spells types.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Spelling {
+    C,
+    Cpp,
+    Rust,
+}
+
+impl Spelling {
+    pub(super) fn of(language: Option<DwLang>) -> Self {
+        match language {
+            Some(dw::DW_LANG_Rust) => Self::Rust,
+            Some(
+                dw::DW_LANG_C_plus_plus
+                | dw::DW_LANG_C_plus_plus_03
+                | dw::DW_LANG_C_plus_plus_11
+                | dw::DW_LANG_C_plus_plus_14
+                | dw::DW_LANG_C_plus_plus_17
+                | dw::DW_LANG_C_plus_plus_20,
+            ) => Self::Cpp,
+            _ => Self::C,
+        }
+    }
+}
+
+/// Whether `tag` only adds to the type it refers to.
+pub(super) const fn is_qualifier(tag: DwTag) -> bool {
+    matches!(
+        tag,
+        dw::DW_TAG_const_type
+            | dw::DW_TAG_volatile_type
+            | dw::DW_TAG_restrict_type
+            | dw::DW_TAG_atomic_type
+            | dw::DW_TAG_immutable_type
+            | dw::DW_TAG_packed_type
+            | dw::DW_TAG_typedef
+    )
+}
+
+impl Program<'_> {
+    /// How the unit of `die` spells types.
+    pub(super) fn spelling(&self, die: Die) -> Spelling {
+        Spelling::of(self.language(die))
+    }
+
+    /// The size of a type in bytes, if it is complete.
+    pub(super) fn size_of(&self, die: Die) -> Option<u64> {
+        let mut die = die;
+        let mut times = 1u64;
+        for _ in 0..MAX_HOPS {
+            let entry = self.entry(die)?;
+            if let Some(size) = self.number(die, dw::DW_AT_byte_size) {
+                return times.checked_mul(size);
+            }
+            match entry.tag() {
+                dw::DW_TAG_pointer_type
+                | dw::DW_TAG_reference_type
+                | dw::DW_TAG_rvalue_reference_type => return times.checked_mul(8),
+                dw::DW_TAG_array_type => {
+                    for count in self.dimensions(die) {
+                        times = times.checked_mul(count)?;
+                    }
+                }
+                tag if is_qualifier(tag) || tag == dw::DW_TAG_enumeration_type => {}
+                _ => return None,
+            }
+            die = self.link(die, dw::DW_AT_type)?;
+        }
+        None
+    }
+
+    /// How many elements each dimension of an array has; 0 where it is not said.
+    pub(super) fn dimensions(&self, array: Die) -> Vec<u64> {
+        self.children(array)
+            .into_iter()
+            .filter(|(_, entry)| entry.tag() == dw::DW_TAG_subrange_type)
+            .map(|(die, _)| {
+                if let Some(count) = self.number(die, dw::DW_AT_count) {
+                    return count;
+                }
+                let lower = self.number(die, dw::DW_AT_lower_bound).unwrap_or(0);
+                self.number(die, dw::DW_AT_upper_bound)
+                    .and_then(|upper| upper.checked_add(1)?.checked_sub(lower))
+                    .unwrap_or(0)
+            })
+            .collect()
+    }
+
+    /// The type's name with the scopes it is declared in.
+    pub(super) fn qualified(&self, die: Die) -> Option<String> {
+        let name = self.name(die)?;
+        let mut parts = self.scopes(die);
+        // The library's version namespaces are not written by anyone.
+        parts.retain(|part| !matches!(part.as_str(), "__1" | "__cxx11" | "__8" | "_V2"));
+        parts.push(name);
+        Some(shorten(&parts.join("::")))
+    }
+
+    /// Whether accesses through this type synchronise, by the type itself.
+    pub(super) fn synchronises(&self, die: Die) -> Option<How> {
+        match self.entry(die)?.tag() {
+            dw::DW_TAG_atomic_type => Some(How::Atomic),
+            dw::DW_TAG_volatile_type => Some(How::Volatile),
+            // Before DWARF 5 nothing but the name shows it.
+            dw::DW_TAG_typedef | dw::DW_TAG_base_type => {
+                let name = self.name(die)?;
+                name.starts_with("atomic_").then_some(How::Atomic)
+            }
+            dw::DW_TAG_structure_type | dw::DW_TAG_class_type => {
+                // Scopes cost a walk of the unit: only for what may be one.
+                let name = self.name(die)?;
+                if !name.contains("tomic") {
+                    return None;
+                }
+                is_atomic_type(&self.qualified(die)?).then_some(How::Atomic)
+            }
+            _ => None,
+        }
+    }
+
+    /// As [`synchronises`](Self::synchronises), through typedefs, qualifiers and
+    /// arrays.
+    pub(super) fn synchronises_deeply(&self, die: Die) -> Option<How> {
+        let mut die = die;
+        for _ in 0..MAX_HOPS {
+            if let Some(how) = self.synchronises(die) {
+                return Some(how);
+            }
+            let tag = self.entry(die)?.tag();
+            if !is_qualifier(tag) && tag != dw::DW_TAG_array_type {
+                return None;
+            }
+            die = self.link(die, dw::DW_AT_type)?;
+        }
+        None
+    }
+
+    /// The type as the source writes it. `None` is what C calls `void`.
+    pub(super) fn type_name(&self, die: Option<Die>) -> String {
+        let mut name = self.spell(die, MAX_HOPS);
+        if name.len() > MAX_NAME {
+            let mut end = MAX_NAME;
+            while !name.is_char_boundary(end) {
+                end -= 1;
+            }
+            name.truncate(end);
+            name.push('…');
+        }
+        name
+    }
+
+    fn spell(&self, die: Option<Die>, hops: usize) -> String {
+        let Some(die) = die else {
+            return "void".to_owned();
+        };
+        let (Some(entry), Some(hops)) = (self.entry(die), hops.checked_sub(1)) else {
+            return "…".to_owned();
+        };
+        let inner = || self.spell(self.link(die, dw::DW_AT_type), hops);
+        let spelling = self.spelling(die);
+        let tag = entry.tag();
+        // Rust names its pointers, C never does.
+        if !is_qualifier(tag)
+            && !matches!(
+                tag,
+                dw::DW_TAG_structure_type | dw::DW_TAG_union_type | dw::DW_TAG_enumeration_type
+            )
+            && let Some(name) = self.qualified(die)
+        {
+            return match tag {
+                dw::DW_TAG_base_type => as_written(&name).to_owned(),
+                _ => name,
+            };
+        }
+        match tag {
+            dw::DW_TAG_typedef => self.qualified(die).unwrap_or_else(inner),
+            dw::DW_TAG_structure_type | dw::DW_TAG_class_type => {
+                self.aggregate(die, spelling, "struct")
+            }
+            dw::DW_TAG_union_type => self.aggregate(die, spelling, "union"),
+            dw::DW_TAG_enumeration_type => self.aggregate(die, spelling, "enum"),
+            dw::DW_TAG_pointer_type => self.pointer(die, "*", hops),
+            dw::DW_TAG_reference_type => self.pointer(die, "&", hops),
+            dw::DW_TAG_rvalue_reference_type => self.pointer(die, "&&", hops),
+            dw::DW_TAG_const_type => qualify("const", &inner()),
+            dw::DW_TAG_volatile_type => qualify("volatile", &inner()),
+            dw::DW_TAG_atomic_type => qualify("_Atomic", &inner()),
+            dw::DW_TAG_restrict_type => format!("{} restrict", inner()),
+            dw::DW_TAG_array_type => {
+                let dimensions = self.dimensions(die);
+                if spelling == Spelling::Rust {
+                    return dimensions
+                        .iter()
+                        .rev()
+                        .fold(inner(), |inner, count| format!("[{inner}; {count}]"));
+                }
+                let mut name = inner();
+                for count in dimensions {
+                    match count {
+                        0 => name.push_str("[]"),
+                        count => name.push_str(&format!("[{count}]")),
+                    }
+                }
+                name
+            }
+            dw::DW_TAG_subroutine_type => self.function(die, "", hops),
+            tag if is_qualifier(tag) => inner(),
+            _ => "…".to_owned(),
+        }
+    }
+
+    fn aggregate(&self, die: Die, spelling: Spelling, keyword: &str) -> String {
+        match (self.qualified(die), spelling) {
+            (Some(name), Spelling::C) => format!("{keyword} {name}"),
+            (Some(name), _) => name,
+            (None, _) => format!("{keyword} {{…}}"),
+        }
+    }
+
+    fn pointer(&self, die: Die, mark: &str, hops: usize) -> String {
+        let inner = self.link(die, dw::DW_AT_type);
+        if let Some(function) = inner
+            && self
+                .entry(function)
+                .is_some_and(|entry| entry.tag() == dw::DW_TAG_subroutine_type)
+        {
+            return self.function(function, &format!("({mark})"), hops);
+        }
+        let inner = self.spell(inner, hops);
+        let space = if inner.ends_with(['*', '&']) { "" } else { " " };
+        format!("{inner}{space}{mark}")
+    }
+
+    fn function(&self, die: Die, name: &str, hops: usize) -> String {
+        let result = self.spell(self.link(die, dw::DW_AT_type), hops);
+        let parameters: Vec<String> = self
+            .children(die)
+            .into_iter()
+            .filter(|(_, entry)| entry.tag() == dw::DW_TAG_formal_parameter)
+            .take(MAX_HOPS)
+            // Parameters of function types nest: each level may halve the rest.
+            .map(|(parameter, _)| self.spell(self.link(parameter, dw::DW_AT_type), hops / 2))
+            .collect();
+        let parameters = if parameters.is_empty() {
+            "void".to_owned()
+        } else {
+            parameters.join(", ")
+        };
+        format!("{result} {name}({parameters})")
+    }
+}
+
+/// Compilers spell the integer types out in full; people do not.
+fn as_written(name: &str) -> &str {
+    match name {
+        "short int" => "short",
+        "short unsigned int" => "unsigned short",
+        "long int" => "long",
+        "long unsigned int" => "unsigned long",
+        "long long int" => "long long",
+        "long long unsigned int" => "unsigned long long",
+        name => name,
+    }
+}
+
+fn qualify(word: &str, inner: &str) -> String {
+    if inner.ends_with('*') {
+        format!("{inner} {word}")
+    } else {
+        format!("{word} {inner}")
+    }
+}
+
+/// Whether a class by this qualified name is one whose every access is atomic.
+pub(super) fn is_atomic_type(name: &str) -> bool {
+    const CPP: [&str; 6] = [
+        "std::atomic<",
+        "std::atomic_flag",
+        "std::__atomic_",
+        "std::experimental::atomic",
+        "boost::atomic",
+        "__gnu_cxx::__atomic",
+    ];
+    const RUST: [&str; 3] = [
+        "core::sync::atomic::Atomic",
+        "std::sync::atomic::Atomic",
+        "portable_atomic::Atomic",
+    ];
+    CPP.iter().chain(&RUST).any(|start| name.starts_with(start))
+}

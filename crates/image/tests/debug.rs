@@ -1,0 +1,7 @@
+//! Debug information and unwinding, on programs compiled while the tests run.
+
+mod debug {
+    mod compile;
+    mod frames;
+    mod variables;
+}
