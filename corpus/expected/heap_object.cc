@@ -1,6 +1,6 @@
 // A method of an object on the heap, called by two threads without a lock.
 //@ build: O0 O2
-//@ expect: what=* functions=deposit,deposit
+//@ expect: what=* region=heap functions=deposit,deposit
 #include "../lib/crew.h"
 #include <memory>
 #include <thread>

@@ -1,6 +1,6 @@
 // A local variable of main is lent to two threads, which both update it.
 //@ build: O0 O2
-//@ expect: what=* functions=add_to,add_to
+//@ expect: what=* region=stack functions=add_to,add_to
 #include "../lib/crew.h"
 
 KEEP static void add_to(long *total)

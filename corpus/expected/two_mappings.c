@@ -1,7 +1,7 @@
 // One page mapped twice: a write through one mapping changes the bytes under
 // the other, where no watch on the address can see it.
 //@ build: O0 O2
-//@ expect: origin=unknown what=* functions=read_front
+//@ expect: origin=unknown what=* region=shared functions=read_front
 #define _GNU_SOURCE
 #include "../lib/crew.h"
 #include <sys/mman.h>

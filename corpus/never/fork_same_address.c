@@ -3,7 +3,7 @@
 // all the time and touches nothing of it.
 //@ build: O0 O2
 //@ focus: step
-//@ twin-expect: origin=unknown what=* functions=step
+//@ twin-expect: origin=unknown what=* region=shared functions=step
 #include "../lib/crew.h"
 #include <sys/mman.h>
 #include <sys/wait.h>

@@ -2,7 +2,7 @@
 // goes on using a buffer that it has already sent.
 //@ build: O0 O2
 //@ focus: fill drain
-//@ twin-expect: what=* functions=fill,drain
+//@ twin-expect: what=* region=heap functions=fill,drain
 use std::hint::{black_box, spin_loop};
 use std::sync::mpsc;
 use std::thread;

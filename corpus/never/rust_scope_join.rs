@@ -2,7 +2,7 @@
 // twin reads while they run.
 //@ build: O0 O2
 //@ focus: add_up read_total
-//@ twin-expect: what=* functions=add_up,read_total
+//@ twin-expect: what=* region=stack functions=add_up,read_total
 use std::hint::{black_box, spin_loop};
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{Acquire, Release};

@@ -2,7 +2,7 @@
 // back, both under a mutex. In the twin nobody waits for anybody.
 //@ build: O0 O2
 //@ focus: fill_job do_job read_job
-//@ twin-expect: what=* functions=fill_job,do_job
+//@ twin-expect: what=* region=stack functions=fill_job,do_job
 #include "../lib/crew.h"
 
 enum { JOBS = 3000, TO_OWNER = 0, TO_WORKER = 1 };

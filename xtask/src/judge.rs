@@ -54,6 +54,9 @@ pub struct What {
     pub name: Option<String>,
     /// The path within it.
     pub field: Option<String>,
+    /// Where it lies, in words.
+    #[serde(default)]
+    pub region: String,
 }
 
 /// One side of a race.
@@ -185,6 +188,13 @@ impl Circumstances {
     }
 
     fn meets_what(&self, expected: &Expectation, what: &What) -> bool {
+        let words = |wanted: &String| {
+            let mut words = what.region.split([' ', ',']);
+            words.any(|word| word == wanted)
+        };
+        if !expected.region.iter().all(words) {
+            return false;
+        }
         match (&expected.what, &what.name) {
             (None, _) => true,
             (Some(_), None) => self.stripped.is_some(),
@@ -303,6 +313,19 @@ mod tests {
         assert!(!meets("what=s functions=bump,__memmove", BOTH));
         assert!(!meets("what=st.flag functions=bump,__memmove", BOTH));
         assert!(meets("what=* functions=bump,__memmove", BOTH));
+    }
+
+    #[test]
+    fn memory_without_a_name_is_told_by_its_region() {
+        let heap = BOTH.replace(
+            r#""name":"st","field":".flags""#,
+            r#""name":null,"field":null,"region":"anonymous mapping, shared""#,
+        );
+        assert!(meets(
+            "what=* region=shared functions=bump,__memmove",
+            &heap
+        ));
+        assert!(!meets("what=* region=heap functions=bump,__memmove", &heap));
     }
 
     #[test]

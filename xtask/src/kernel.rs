@@ -72,6 +72,8 @@ pub struct Library {
 pub struct Expectation {
     /// Beginning of the variable with its field path; `None` for anything.
     pub what: Option<String>,
+    /// A word of the region it lies in: `heap`, `stack`, `shared`.
+    pub region: Option<String>,
     /// The functions of the accesses, in either order.
     pub functions: Vec<FunctionName>,
     /// Whether the other side is unknown.
@@ -239,6 +241,7 @@ impl Expectation {
         let mut what = None;
         let mut expectation = Self {
             what: None,
+            region: None,
             functions: Vec::new(),
             unknown_origin: false,
             system_call: None,
@@ -249,9 +252,12 @@ impl Expectation {
                 Some(("functions", names)) => {
                     expectation.functions = names.split(',').map(FunctionName::parse).collect();
                 }
+                Some(("region", word)) => expectation.region = Some(word.to_owned()),
                 Some(("origin", "unknown")) => expectation.unknown_origin = true,
                 Some(("system_call", name)) => expectation.system_call = Some(name.to_owned()),
-                _ => bail!("`{word}` is none of what=, functions=, origin=unknown, system_call="),
+                _ => bail!(
+                    "`{word}` is none of what=, region=, functions=, origin=unknown, system_call="
+                ),
             }
         }
         expectation.what = match what {
