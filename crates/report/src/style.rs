@@ -63,6 +63,16 @@ impl Role {
 }
 
 impl Style {
+    /// How many columns to use of the terminal on standard error: all, up to a
+    /// hundred and twenty; eighty if there is no terminal.
+    #[must_use]
+    pub fn width_of_stderr() -> usize {
+        let terminal = console::Term::stderr();
+        terminal
+            .size_checked()
+            .map_or(80, |(_, columns)| usize::from(columns).min(120))
+    }
+
     /// The columns to fill. A report in fewer than forty is unreadable, so a
     /// width that claims less (0 from a terminal that does not know) is not
     /// believed.

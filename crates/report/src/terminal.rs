@@ -2,9 +2,11 @@
 //! then the value, then everything else.
 
 mod race;
+mod sides;
 mod sites;
 mod stack;
 mod summary;
+mod value;
 
 use crate::layout::Page;
 use crate::sites::SitesReport;

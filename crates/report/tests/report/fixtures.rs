@@ -58,7 +58,12 @@ fn race(what: What, values: Values, accesses: Vec<AccessReport>) -> Race {
             format!("{function} {}", access.kind.name())
         })
         .collect();
-    let fingerprint = Fingerprint::new(places, what.name.as_deref().unwrap_or("heap"));
+    let touched = match (&what.name, &what.field) {
+        (Some(name), Some(field)) => format!("{name}{field}"),
+        (Some(name), None) => name.clone(),
+        (None, _) => "mapping".to_owned(),
+    };
+    let fingerprint = Fingerprint::new(places, &touched);
     Race {
         id: fingerprint.id(),
         fingerprint,
@@ -102,14 +107,16 @@ pub fn bit_fields() -> Race {
     })
     .to_vec();
     let mut held = access(AccessKind::Update, "set_busy", "demo.c", 42);
-    held.instruction = Some("or byte ptr [rdi+8],1".into());
+    held.instruction = Some("or dword ptr [rdi+8],1".into());
     let mut caught = access(AccessKind::Update, "request_callback", "demo.c", 71);
     caught.thread = thread(4710, "poll");
-    caught.instruction = Some("or byte ptr [rbx+8],20h".into());
+    caught.instruction = Some("or dword ptr [rbx+8],20h".into());
+    caught.pc = 0x5555_5555_1204;
+    caught.stack[0].address = 0x1204;
     caught.stack[0].inlined = true;
     caught
         .stack
-        .insert(1, frame("poll_loop", "demo.c", 90, 0x1210));
+        .insert(1, frame("poll_loop", "demo.c", 90, 0x1204));
     let values = Values {
         before: vec![0x11, 0, 0, 0],
         after: vec![0x31, 0, 0, 0],

@@ -106,7 +106,7 @@ fn a_race_in_values() {
         race["accesses"][1]["stack"][0],
         value!({
             "function": "request_callback", "file": "demo.c", "line": 71,
-            "module": "demo", "address": "0x11a6", "inlined": true,
+            "module": "demo", "address": "0x1204", "inlined": true,
         })
     );
 }

@@ -1,6 +1,7 @@
 //! What people and programs read, held to the letter.
 
 mod arbitrary;
+mod documentation;
 mod fixtures;
 mod json;
 mod sites;

@@ -39,7 +39,7 @@ fn summary(report: &RunReport) -> String {
 #[test]
 fn a_race_as_it_comes() {
     insta::assert_snapshot!(short(&fixtures::bit_fields()), @r#"
-    RACE  device.flags (unsigned int, 4 bytes), global of demo  [9ccad7c0]
+    RACE  device.flags (unsigned int, 4 bytes), global of demo  [d3ee6081]
       held    update 4 bytes  set_busy          demo.c:42  thread 4711 (worker)
       caught  update 4 bytes  request_callback  demo.c:71  thread 4710 (poll)
       value   0x00000011 → 0x00000031, bit 5 changed: need_callback 0 → 1
@@ -50,14 +50,14 @@ fn a_race_as_it_comes() {
 #[test]
 fn changed_bits_have_the_names_of_their_fields() {
     insta::assert_snapshot!(full(&fixtures::bit_fields()), @r#"
-    RACE 1 of 3  device.flags (unsigned int, 4 bytes), global of demo  [9ccad7c0]
+    RACE 1 of 3  device.flags (unsigned int, 4 bytes), global of demo  [d3ee6081]
 
       held    update 4 bytes  set_busy          demo.c:42  thread 4711 (worker)
               42 │ dev->busy = 1;
-              or byte ptr [rdi+8],1
+              or dword ptr [rdi+8],1
       caught  update 4 bytes  request_callback  demo.c:71  thread 4710 (poll)
               71 │ dev->need_callback = 1;
-              or byte ptr [rbx+8],20h
+              or dword ptr [rbx+8],20h
               inlined into poll_loop
 
       value   0x00000011 → 0x00000031, bit 5 changed: need_callback 0 → 1
@@ -76,7 +76,7 @@ fn changed_bits_have_the_names_of_their_fields() {
         #1 poll_loop         demo.c:90
         #2 start_thread      libc.so.6+0x89134
 
-      fingerprint 9ccad7c0 request_callback update | set_busy update @ device
+      fingerprint d3ee6081 request_callback update | set_busy update @ device.flags
     "#);
 }
 
@@ -91,16 +91,16 @@ fn a_narrow_terminal_with_colours_and_without_unicode() {
     assert!(text.replace('\x1b', "").is_ascii());
     insta::assert_snapshot!(text.replace('\x1b', "^"), @r#"
     ^[1;31mRACE 1 of 3^[0m  ^[1mdevice.flags^[0m (unsigned int, 4 bytes),
-        global of demo  ^[2m[9ccad7c0]^[0m
+        global of demo  ^[2m[d3ee6081]^[0m
 
       ^[1;36mheld^[0m    ^[1mset_busy^[0m  ^[36mdemo.c:42^[0m
               update 4 bytes  thread 4711 (worker)
               ^[2m42^[0m ^[2m|^[0m dev->busy = 1;
-              ^[2mor byte ptr [rdi+8],1^[0m
+              ^[2mor dword ptr [rdi+8],1^[0m
       ^[1;35mcaught^[0m  ^[1mrequest_callback^[0m  ^[36mdemo.c:71^[0m
               update 4 bytes  thread 4710 (poll)
               ^[2m71^[0m ^[2m|^[0m dev->need_callback = 1;
-              ^[2mor byte ptr [rbx+8],20h^[0m
+              ^[2mor dword ptr [rbx+8],20h^[0m
               ^[2minlined^[0m ^[2minto^[0m ^[2mpoll_loop^[0m
 
       ^[1mvalue^[0m   0x00000011 -> 0x00000031, ^[1;33mbit 5^[0m changed:
@@ -121,8 +121,8 @@ fn a_narrow_terminal_with_colours_and_without_unicode() {
         #1 poll_loop         ^[36mdemo.c:90^[0m
         #2 start_thread      ^[2mlibc.so.6+0x89134^[0m
 
-      ^[2mfingerprint 9ccad7c0^[0m ^[2mrequest_callback update |^[0m
-        ^[2mset_busy update @^[0m ^[2mdevice^[0m
+      ^[2mfingerprint d3ee6081^[0m ^[2mrequest_callback update |^[0m
+        ^[2mset_busy update @^[0m ^[2mdevice.flags^[0m
     "#);
 }
 
@@ -130,7 +130,7 @@ fn a_narrow_terminal_with_colours_and_without_unicode() {
 fn nobody_was_seen_to_change_the_bytes() {
     insta::assert_snapshot!(full(&fixtures::unknown_origin()), @r#"
     RACE, UNKNOWN ORIGIN 1 of 3  8 bytes at 0x7ffff7fba000,
-        mapping /dev/zero (deleted), shared  [7108ab41]
+        mapping /dev/zero (deleted), shared  [d674ddbe]
 
       held    read 8 bytes  wait_for_peer  shm.c:17  thread 4711 (worker)
               mov rax,[rdi]
@@ -147,7 +147,7 @@ fn nobody_was_seen_to_change_the_bytes() {
         #0 wait_for_peer  shm.c:17
         #1 start_thread   libc.so.6+0x89134
 
-      fingerprint 7108ab41 wait_for_peer read @ heap
+      fingerprint d674ddbe wait_for_peer read @ mapping
     "#);
 }
 
@@ -163,9 +163,9 @@ fn what_may_be_atomic_says_what_that_means() {
               that was there
       at      0x555555558040
       seen    by a debug register, twice in 1,204 windows
-      note    Possibly atomic: the instructions are plain moves, which atomic
-              accesses of the source compile to as well, and nothing at hand tells
-              which these are; look at the source lines. Fails no run by default.
+      note    Possibly atomic: an atomic load or store of the source may compile to
+              such a plain move, and nothing at hand tells whether this is one; look
+              at the source lines. Fails no run by default.
 
       stack of the held thread 4711 (worker)
         #0 ready         demo+0x11a6
@@ -275,11 +275,11 @@ fn numbers_are_shown_in_their_type() {
 fn the_end_of_a_run_with_races() {
     insta::assert_snapshot!(summary(&fixtures::run()), @r#"
     2 races, 1 possibly atomic (1 of unknown origin)
-      1 [9ccad7c0] device.flags: update in set_busy / update in request_callback,
+      1 [d3ee6081] device.flags: update in set_busy / update in request_callback,
          3 times
       2 [f5a9d527] flag: read in ready / write in demo+0x1300, twice,
          possibly atomic
-      3 [7108ab41] mapping /dev/zero (deleted), shared: read in wait_for_peer
+      3 [d674ddbe] mapping /dev/zero (deleted), shared: read in wait_for_peer
          / unknown origin, once
 
       program   ./demo --threads=4, 12.3 s, exited with status 0

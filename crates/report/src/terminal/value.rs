@@ -1,0 +1,157 @@
+//! The value of the raced-on bytes: before and after, and what changed in it.
+
+use super::race::{HANG, label};
+use crate::layout::{Line, Page};
+use crate::numbers::counted;
+use crate::style::{Role, Style};
+use crate::values;
+use redhanded_model::Race;
+
+/// Changed words of a wide value that are shown.
+const WORDS: usize = 4;
+
+/// The value before and after, with what changed in it.
+pub(super) fn value(style: &Style, page: &mut Page<'_>, race: &Race, in_full: bool) {
+    let values = &race.values;
+    let changed = values::changed_bits(values, style);
+    let fields = values::fields(values, &race.what.bit_fields);
+    let line = label(style, Role::Heading, "value");
+    if values.before.is_empty() || values.after.is_empty() {
+        if in_full {
+            page.put(2, HANG, line.words(Role::Plain, "not known"));
+        }
+        return;
+    }
+    let narrow = values::hexadecimal(&values.before).zip(values::hexadecimal(&values.after));
+    if changed.is_empty() {
+        let line = match narrow {
+            Some((before, _)) => {
+                let line = line.put(Role::Plain, &before);
+                let line = match values::in_type(&values.before, race.what.type_name.as_deref()) {
+                    Some(text) if fields.is_empty() => line.put(Role::Plain, &format!("({text})")),
+                    _ => line,
+                };
+                line.glue(Role::Plain, ",")
+            }
+            None => line,
+        };
+        page.put(2, HANG, line.words(Role::Plain, unchanged(race)));
+    } else if let Some((before, after)) = narrow {
+        let line = line.put(Role::Plain, &format!("{before} {} {after}", style.arrow()));
+        let type_name = race.what.type_name.as_deref();
+        let typed = values::in_type(&values.before, type_name)
+            .zip(values::in_type(&values.after, type_name));
+        let line = match typed {
+            Some((before, after)) if fields.is_empty() => line.put(
+                Role::Plain,
+                &format!("({before} {} {after})", style.arrow()),
+            ),
+            _ => line,
+        };
+        let line = line
+            .glue(Role::Plain, ",")
+            .put(Role::Changed, &changed)
+            .put(Role::Plain, "changed");
+        page.put(2, HANG, changed_fields(style, race, line, &fields));
+    } else {
+        let line = line
+            .put(Role::Changed, &changed)
+            .put(Role::Plain, "changed");
+        page.put(2, HANG, changed_fields(style, race, line, &fields));
+        if in_full {
+            words(style, page, race);
+        }
+    }
+    if in_full && !fields.is_empty() {
+        page.put(2, HANG, all_fields(style, &fields));
+    }
+}
+
+/// Why equal bytes are a collision all the same.
+fn unchanged(race: &Race) -> &'static str {
+    match race.accesses.get(1) {
+        Some(other) if other.kind.writes() => {
+            "the same afterwards: the caught access wrote the value that was there"
+        }
+        Some(_) => "not changed: the caught access only reads",
+        None => "the same at the end: it was changed and changed back",
+    }
+}
+
+/// `: need_callback 0 → 1`, after the changed bits.
+fn changed_fields<'s>(
+    style: &'s Style,
+    race: &Race,
+    mut line: Line<'s>,
+    fields: &[values::FieldValue<'_>],
+) -> Line<'s> {
+    if fields.is_empty() {
+        return line;
+    }
+    line = line.glue(Role::Plain, ":");
+    let mut first = true;
+    for field in fields.iter().filter(|field| field.changed) {
+        if !first {
+            line = line.glue(Role::Plain, ",");
+        }
+        first = false;
+        line = line.put(Role::Changed, &field_value(style, field));
+    }
+    let outside = values::changed_outside(&race.values, &race.what.bit_fields, style);
+    if !outside.is_empty() {
+        if !first {
+            line = line.glue(Role::Plain, ",");
+        }
+        line = line.put(Role::Plain, &format!("{outside} of no field"));
+    }
+    line
+}
+
+fn field_value(style: &Style, field: &values::FieldValue<'_>) -> String {
+    let name = &field.field.name;
+    match field.values {
+        Some((before, after)) if field.changed => {
+            format!("{name} {before} {} {after}", style.arrow())
+        }
+        Some((before, _)) => format!("{name} {before}"),
+        None => name.clone(),
+    }
+}
+
+fn all_fields<'s>(style: &'s Style, fields: &[values::FieldValue<'_>]) -> Line<'s> {
+    let mut line = label(style, Role::Heading, "fields");
+    for (at, field) in fields.iter().enumerate() {
+        if at > 0 {
+            line = line.glue(Role::Plain, ",");
+        }
+        let role = if field.changed {
+            Role::Changed
+        } else {
+            Role::Plain
+        };
+        line = line.put(role, &field_value(style, field));
+    }
+    line
+}
+
+/// The changed words of a value wider than one.
+fn words(style: &Style, page: &mut Page<'_>, race: &Race) {
+    let words = values::changed_words(&race.values);
+    for word in words.iter().take(WORDS) {
+        let line = Line::new(style)
+            .column(Role::Dim, &format!("+{}", word.offset), 3)
+            .put(
+                Role::Plain,
+                &format!("{} {} {}", word.before, style.arrow(), word.after),
+            );
+        page.put(HANG, HANG + 5, line);
+    }
+    if words.len() > WORDS {
+        let more = counted((words.len() - WORDS) as u64, "more word", "more words");
+        page.put(
+            HANG,
+            HANG,
+            Line::new(style).words(Role::Dim, &format!("and {more}")),
+        );
+    }
+}
