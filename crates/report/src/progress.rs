@@ -51,9 +51,8 @@ impl Progress {
     }
 
     fn on(enabled: bool, target: impl FnOnce() -> ProgressDrawTarget) -> Self {
-        let bar = enabled.then(|| {
-            ProgressBar::with_draw_target(None, target()).with_style(style("{spinner} {wide_msg}"))
-        });
+        let bar = enabled
+            .then(|| ProgressBar::with_draw_target(None, target()).with_style(style("{wide_msg}")));
         Self { bar }
     }
 
@@ -62,7 +61,6 @@ impl Progress {
     pub fn update(&self, tally: &Tally) {
         if let Some(bar) = &self.bar {
             bar.set_message(line(tally));
-            bar.tick();
         }
     }
 
@@ -114,7 +112,10 @@ fn line(tally: &Tally) -> String {
 
 fn style(template: &str) -> ProgressStyle {
     // The templates are this file's own; the fallback only spares a panic.
-    ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_spinner())
+    ProgressStyle::with_template(template)
+        .unwrap_or_else(|_| ProgressStyle::default_spinner())
+        // ASCII, because not every terminal has more.
+        .progress_chars("#>-")
 }
 
 #[cfg(test)]
