@@ -1,10 +1,11 @@
 //! Opening an ELF file: headers, segments and sections, and nothing more.
 
+use crate::code::Code;
 use crate::debug::DebugInfo;
 use memmap2::Mmap;
 use object::elf;
 use object::read::elf::{FileHeader, ProgramHeader};
-use object::{Endianness, Object, ObjectSection};
+use object::{Endianness, Object, ObjectSection, ObjectSymbol};
 use redhanded_model::Svma;
 use std::borrow::Cow;
 use std::fs::File;
@@ -86,6 +87,7 @@ pub struct Image {
     interpreter: Option<PathBuf>,
     position_independent: bool,
     pub(crate) debug: OnceLock<DebugInfo>,
+    pub(crate) code: Code,
 }
 
 impl std::fmt::Debug for Image {
@@ -185,6 +187,7 @@ impl Image {
             build_id,
             interpreter,
             debug: OnceLock::new(),
+            code: Code::default(),
         })
     }
 
@@ -270,6 +273,16 @@ impl Image {
         let object = self.object()?;
         let section = object.section_by_name(name)?;
         section.uncompressed_data().ok()
+    }
+
+    /// The address of a symbol that the file exports or imports by this name.
+    #[must_use]
+    pub fn dynamic_symbol(&self, name: &str) -> Option<Svma> {
+        let object = self.object()?;
+        let symbol = object
+            .dynamic_symbols()
+            .find(|symbol| symbol.is_definition() && symbol.name() == Ok(name))?;
+        Some(Svma(symbol.address()))
     }
 
     /// The bytes of `len` at `svma`, as far as they are in the file.

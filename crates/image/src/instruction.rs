@@ -77,10 +77,6 @@ impl Instruction {
         instruction
     }
 
-    pub(crate) const fn raw(&self) -> &iced_x86::Instruction {
-        &self.raw
-    }
-
     /// Where it is.
     #[must_use]
     pub const fn address(&self) -> u64 {
@@ -189,6 +185,17 @@ impl Instruction {
         self.accesses
             .get(..usize::from(self.count))
             .unwrap_or_default()
+    }
+
+    /// The access a window is about when this instruction is sampled: of several
+    /// (`movs`, `cmps`) the one that writes, else the first; never the stack
+    /// engine's own.
+    #[must_use]
+    pub fn sampled_access(&self) -> Option<&Access> {
+        let data = || self.accesses().iter().filter(|access| !access.stack_engine);
+        data()
+            .find(|access| access.kind.writes())
+            .or_else(|| data().next())
     }
 
     /// Whether the bytes it accesses depend on more than general-purpose

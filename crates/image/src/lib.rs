@@ -7,12 +7,20 @@
 //! Foreign bytes never make it panic: what cannot be parsed is an error or a
 //! counted omission.
 
+mod code;
 mod debug;
 mod elf;
+mod frames;
+mod functions;
 mod instruction;
+mod layout;
+mod plt;
+mod sites;
 mod unwind;
 
 pub use debug::{DebugInfo, DebugSearch, How, Part, SourceFrame, Variable};
 pub use elf::{Image, ImageError, Segment};
+pub use functions::{Function, Functions};
 pub use instruction::{Access, After, Flow, Instruction, Operand, SegmentBase};
+pub use sites::SamplingSet;
 pub use unwind::Unwinder;

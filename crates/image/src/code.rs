@@ -1,0 +1,18 @@
+//! What an image's code was found to be, each part on first use.
+
+use crate::frames::Frames;
+use crate::functions::Functions;
+use crate::layout::Layout;
+use crate::plt::Linkage;
+use crate::sites::SamplingSet;
+use std::sync::OnceLock;
+
+/// The parts of an [`Image`](crate::Image) that are read on first use.
+#[derive(Debug, Default)]
+pub(crate) struct Code {
+    pub layout: OnceLock<Layout>,
+    pub frames: OnceLock<Frames>,
+    pub functions: OnceLock<Functions>,
+    pub linkage: OnceLock<Linkage>,
+    pub sites: OnceLock<SamplingSet>,
+}

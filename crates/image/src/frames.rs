@@ -1,0 +1,184 @@
+//! The unwind table as a list of function ranges, and where in them rbp is the
+//! frame.
+
+use crate::Image;
+use crate::layout::{eh_frame_header, elf_file};
+use gimli::{
+    BaseAddresses, CfaRule, CieOrFde, CommonInformationEntry, EhFrame, EhFrameHdr, EhFrameOffset,
+    EndianSlice, LittleEndian, Pointer, UnwindContext, UnwindSection, X86_64,
+};
+use object::{Object, ObjectSection};
+use redhanded_model::Svma;
+use std::collections::HashMap;
+use std::ops::Range;
+
+type Bytes<'a> = EndianSlice<'a, LittleEndian>;
+type Cie<'a> = CommonInformationEntry<Bytes<'a>>;
+
+/// A longer common entry is not a compiler's: its rules would be run again for
+/// each of its functions.
+const MAX_CIE: usize = 4096;
+
+/// `DW_OP_breg6`: an expression that starts from rbp.
+const BREG_RBP: u8 = 0x76;
+
+/// One entry of the unwind table.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Fde {
+    pub start: u64,
+    pub end: u64,
+    offset: usize,
+}
+
+/// The unwind table of an image: ranges only, rules on demand.
+#[derive(Debug, Default)]
+pub(crate) struct Frames {
+    /// Sorted by start.
+    pub fdes: Vec<Fde>,
+}
+
+/// What is needed to run the rules of single entries, kept by one thread.
+pub(crate) struct FrameRules<'a> {
+    frames: &'a Frames,
+    section: Option<(EhFrame<Bytes<'a>>, BaseAddresses)>,
+    cies: HashMap<usize, Cie<'a>>,
+    context: UnwindContext<usize>,
+}
+
+impl Frames {
+    pub fn of(image: &Image) -> Self {
+        let mut frames = Self::default();
+        let Some((section, bases)) = section(image) else {
+            return frames;
+        };
+        let mut cies: HashMap<usize, Cie<'_>> = HashMap::new();
+        let mut entries = section.entries(&bases);
+        // Every entry takes bytes of the section, so this ends; a damaged entry
+        // ends it early.
+        while let Ok(Some(entry)) = entries.next() {
+            let CieOrFde::Fde(partial) = entry else {
+                continue;
+            };
+            let Ok(fde) = partial.parse(|_, _, offset| cached(&section, &bases, &mut cies, offset))
+            else {
+                continue;
+            };
+            let (start, len) = (fde.initial_address(), fde.len());
+            let Some(end) = start.checked_add(len).filter(|_| len > 0) else {
+                continue;
+            };
+            frames.fdes.push(Fde {
+                start,
+                end,
+                offset: fde.offset(),
+            });
+        }
+        frames.fdes.sort_by_key(|fde| (fde.start, fde.end));
+        frames.fdes.dedup_by_key(|fde| fde.start);
+        frames
+    }
+
+    /// The entry that covers `svma`.
+    pub fn at(&self, svma: u64) -> Option<&Fde> {
+        let after = self.fdes.partition_point(|fde| fde.start <= svma);
+        self.fdes
+            .get(after.checked_sub(1)?)
+            .filter(|fde| svma < fde.end)
+    }
+}
+
+impl<'a> FrameRules<'a> {
+    pub fn new(image: &'a Image, frames: &'a Frames) -> Self {
+        Self {
+            frames,
+            section: section(image),
+            cies: HashMap::new(),
+            context: UnwindContext::new(),
+        }
+    }
+
+    /// Where in `function` the frame is found from rbp; `None` when no unwind
+    /// entry says so or otherwise.
+    pub fn rbp_is_frame(&mut self, function: &Range<u64>) -> Option<Vec<Range<u64>>> {
+        let fde = self.frames.at(function.start)?;
+        let (section, bases) = self.section.as_ref()?;
+        let cies = &mut self.cies;
+        let fde = section
+            .fde_from_offset(bases, EhFrameOffset(fde.offset), |_, _, offset| {
+                cached(section, bases, cies, offset)
+            })
+            .ok()?;
+        let whole = vec![function.clone()];
+        if fde.cie().entry_len() > MAX_CIE {
+            return Some(whole);
+        }
+        let mut ranges: Vec<Range<u64>> = Vec::new();
+        let Ok(mut rows) = fde.rows(section, bases, &mut self.context) else {
+            return Some(whole);
+        };
+        loop {
+            match rows.next_row() {
+                Ok(Some(row)) => {
+                    let from_rbp = match row.cfa() {
+                        CfaRule::RegisterAndOffset { register, .. } => *register == X86_64::RBP,
+                        CfaRule::Expression(expression) => expression
+                            .get(section)
+                            .is_ok_and(|e| e.0.slice().first() == Some(&BREG_RBP)),
+                    };
+                    if from_rbp {
+                        ranges.push(row.start_address()..row.end_address());
+                    }
+                }
+                Ok(None) => return Some(ranges),
+                // Rules that cannot be read say nothing for rbp being anything
+                // but the frame.
+                Err(_) => return Some(whole),
+            }
+        }
+    }
+}
+
+fn cached<'a>(
+    section: &EhFrame<Bytes<'a>>,
+    bases: &BaseAddresses,
+    cies: &mut HashMap<usize, Cie<'a>>,
+    offset: EhFrameOffset,
+) -> gimli::Result<Cie<'a>> {
+    if let Some(cie) = cies.get(&offset.0) {
+        return Ok(cie.clone());
+    }
+    let cie = section.cie_from_offset(bases, offset)?;
+    cies.insert(offset.0, cie.clone());
+    Ok(cie)
+}
+
+/// `.eh_frame`, by its section header or else by its lookup table's segment.
+fn section(image: &Image) -> Option<(EhFrame<Bytes<'_>>, BaseAddresses)> {
+    let mut bases = BaseAddresses::default();
+    let by_name = elf_file(image).and_then(|file| {
+        for (name, set) in [
+            (".text", BaseAddresses::set_text as fn(_, _) -> _),
+            (".got", BaseAddresses::set_got),
+        ] {
+            if let Some(section) = file.section_by_name(name) {
+                bases = set(bases.clone(), section.address());
+            }
+        }
+        let section = file.section_by_name(".eh_frame")?;
+        Some((section.address(), section.data().ok()?))
+    });
+    let (address, bytes) = by_name.or_else(|| by_segment(image))?;
+    let bases = bases.set_eh_frame(address);
+    Some((EhFrame::new(bytes, LittleEndian), bases))
+}
+
+fn by_segment(image: &Image) -> Option<(u64, &[u8])> {
+    let (address, bytes) = eh_frame_header(image)?;
+    let bases = BaseAddresses::default().set_eh_frame_hdr(address);
+    let header = EhFrameHdr::new(bytes, LittleEndian).parse(&bases, 8).ok()?;
+    let Pointer::Direct(start) = header.eh_frame_ptr() else {
+        return None;
+    };
+    // It ends with a zero entry; until there, at most the rest of its segment.
+    Some((start, image.bytes_at(Svma(start), usize::MAX)?))
+}

@@ -1,0 +1,108 @@
+//! The symbols that name code, one for each address.
+
+use crate::Image;
+use crate::layout::{Layout, elf_file};
+use object::elf;
+use object::read::elf::Sym;
+use object::{Object, ObjectSymbol};
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::sync::Arc;
+
+/// The best symbol at an address.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Symbol {
+    pub name: Arc<str>,
+    /// The longest of those at the address.
+    pub size: u64,
+    /// Whether one of them is a function's; else they are labels, good for a
+    /// name only.
+    pub function: bool,
+    rank: u8,
+}
+
+/// No name that a person could use is longer.
+const MAX_NAME: usize = 1 << 14;
+
+/// The symbols of code outside linkage stubs, from both symbol tables.
+pub(crate) fn code_symbols(image: &Image, layout: &Layout) -> BTreeMap<u64, Symbol> {
+    let mut symbols = BTreeMap::new();
+    let Some(file) = elf_file(image) else {
+        return symbols;
+    };
+    let endian = file.endian();
+    // In a damaged file all symbols may share one long name; honest tables have
+    // each name's bytes once.
+    let mut budget = image.data().len().saturating_mul(2);
+    for symbol in file.symbols().chain(file.dynamic_symbols()) {
+        let raw = symbol.elf_symbol();
+        let function = match raw.st_type() {
+            elf::STT_FUNC | elf::STT_GNU_IFUNC => true,
+            elf::STT_NOTYPE => false,
+            _ => continue,
+        };
+        if raw.st_shndx(endian) == elf::SHN_UNDEF {
+            continue;
+        }
+        let address = symbol.address();
+        if layout
+            .region_at(address)
+            .is_none_or(|region| region.stub.is_some())
+        {
+            continue;
+        }
+        let name = symbol.name_bytes().unwrap_or_default();
+        if name.is_empty() || name.len() > MAX_NAME {
+            continue;
+        }
+        let Some(rest) = budget.checked_sub(name.len()) else {
+            break;
+        };
+        budget = rest;
+        let rank = match raw.st_bind() {
+            elf::STB_GLOBAL => 2,
+            elf::STB_WEAK => 1,
+            _ => 0,
+        } + if function { 4 } else { 0 };
+        offer(&mut symbols, address, name, rank, raw.st_size(endian));
+    }
+    symbols
+}
+
+/// Keeps the better of the symbols at one address: functions before labels,
+/// global names before weak and local ones, then the name with fewer leading
+/// underscores (the public one of a family of aliases), then the shorter.
+fn offer(symbols: &mut BTreeMap<u64, Symbol>, address: u64, name: &[u8], rank: u8, size: u64) {
+    // `name@VERSION` and `name@@VERSION` are the same function.
+    let name = name.split(|byte| *byte == b'@').next().unwrap_or(name);
+    let function = rank >= 4;
+    match symbols.entry(address) {
+        Entry::Vacant(entry) => {
+            entry.insert(Symbol {
+                name: String::from_utf8_lossy(name).into(),
+                size: if function { size } else { 0 },
+                function,
+                rank,
+            });
+        }
+        Entry::Occupied(mut entry) => {
+            let kept = entry.get_mut();
+            let quality = |name: &[u8]| {
+                let underscores = name.iter().take_while(|byte| **byte == b'_').count();
+                // Mangled names begin with one underscore that means nothing.
+                (underscores.max(1), name.len())
+            };
+            let old = (kept.rank, quality(kept.name.as_bytes()));
+            let better = rank > old.0
+                || (rank == old.0 && (quality(name), name) < (old.1, kept.name.as_bytes()));
+            if better {
+                kept.name = String::from_utf8_lossy(name).into();
+                kept.rank = rank;
+            }
+            if function {
+                kept.size = kept.size.max(size);
+                kept.function = true;
+            }
+        }
+    }
+}

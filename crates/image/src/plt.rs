@@ -1,0 +1,176 @@
+//! Linkage stubs and the names of what is called through them.
+
+use crate::layout::{Region, elf_file};
+use crate::{Flow, Image, Instruction};
+use object::SymbolIndex;
+use object::elf;
+use object::read::elf::{Rela, SectionHeader};
+use redhanded_model::Svma;
+use std::collections::HashMap;
+
+/// Which symbols an image calls or reaches through its linkage tables.
+#[derive(Debug, Default)]
+pub(crate) struct Linkage {
+    /// By the address of a slot of the global offset table.
+    slots: HashMap<u64, Slot>,
+    /// By the address of a stub: the end of it and the slot it jumps through.
+    stubs: Vec<Stub>,
+}
+
+/// What the loader puts into a slot. Names stay in the file until asked for: a
+/// damaged one could let every relocation share a name of megabytes.
+#[derive(Clone, Copy, Debug)]
+enum Slot {
+    /// The address of the dynamic symbol with this number.
+    Symbol(u32),
+    /// The address that this function returns.
+    Resolver(Svma),
+}
+
+#[derive(Debug)]
+struct Stub {
+    start: u64,
+    end: u64,
+    slot: u64,
+}
+
+impl Linkage {
+    pub fn of(image: &Image) -> Self {
+        let mut linkage = Self {
+            slots: slots(image),
+            stubs: Vec::new(),
+        };
+        for region in &image.layout().code {
+            if let Some(size) = region.stub {
+                linkage.add_stubs(image, region, size);
+            }
+        }
+        linkage
+    }
+
+    fn add_stubs(&mut self, image: &Image, region: &Region, size: u64) {
+        let Region { range, .. } = region;
+        let len = usize::try_from(range.end - range.start).unwrap_or(0);
+        let bytes = image.bytes_at(Svma(range.start), len).unwrap_or_default();
+        let mut start = range.start;
+        for stub in bytes.chunks(usize::try_from(size).unwrap_or(16).max(1)) {
+            if let Some(slot) = slot_of(stub, start) {
+                self.stubs.push(Stub {
+                    start,
+                    end: start + size,
+                    slot,
+                });
+            }
+            start += size;
+        }
+    }
+
+    fn stub_slot(&self, svma: Svma) -> Option<Slot> {
+        let after = self.stubs.partition_point(|stub| stub.start <= svma.0);
+        let stub = self.stubs.get(after.checked_sub(1)?)?;
+        if svma.0 >= stub.end {
+            return None;
+        }
+        self.slots.get(&stub.slot).copied()
+    }
+}
+
+/// The slot a stub jumps through: its one `jmp [slot]`, behind an endbr64 where
+/// the processor checks landing places.
+fn slot_of(stub: &[u8], start: u64) -> Option<u64> {
+    let mut at = 0;
+    while let Some(rest) = stub.get(at..).filter(|rest| !rest.is_empty()) {
+        let instruction = Instruction::decode(rest, start.wrapping_add(at as u64))?;
+        if instruction.flow() == Flow::Jump(None) {
+            return instruction.accesses().first()?.operand.constant();
+        }
+        at += instruction.len();
+    }
+    None
+}
+
+fn slots(image: &Image) -> HashMap<u64, Slot> {
+    let mut slots = HashMap::new();
+    let Some(file) = elf_file(image) else {
+        return slots;
+    };
+    let endian = file.endian();
+    for section in file.elf_section_table().iter() {
+        if section.sh_flags(endian) & u64::from(elf::SHF_ALLOC) == 0 {
+            continue;
+        }
+        let Ok(Some((relocations, _))) = section.rela(endian, image.data()) else {
+            continue;
+        };
+        for relocation in relocations {
+            let slot = match relocation.r_type(endian, false) {
+                elf::R_X86_64_GLOB_DAT | elf::R_X86_64_JUMP_SLOT | elf::R_X86_64_64 => {
+                    Slot::Symbol(relocation.r_sym(endian, false))
+                }
+                // A function chosen at load time, by a resolver that has its name.
+                elf::R_X86_64_IRELATIVE => {
+                    Slot::Resolver(Svma(relocation.r_addend(endian).cast_unsigned()))
+                }
+                _ => continue,
+            };
+            slots.insert(relocation.r_offset(endian), slot);
+        }
+    }
+    slots
+}
+
+impl Image {
+    fn linkage(&self) -> &Linkage {
+        self.code.linkage.get_or_init(|| Linkage::of(self))
+    }
+
+    /// The symbol that the linkage stub at `svma` jumps to.
+    #[must_use]
+    pub fn plt_name(&self, svma: Svma) -> Option<&str> {
+        self.slot_name(self.linkage().stub_slot(svma)?)
+    }
+
+    fn slot_name(&self, slot: Slot) -> Option<&str> {
+        match slot {
+            Slot::Symbol(0) => None,
+            Slot::Symbol(index) => {
+                let file = elf_file(self)?;
+                let symbols = file.elf_dynamic_symbol_table();
+                let index = SymbolIndex(usize::try_from(index).ok()?);
+                let symbol = symbols.symbol(index).ok()?;
+                let name = symbols.symbol_name(file.endian(), symbol).ok()?;
+                std::str::from_utf8(name)
+                    .ok()
+                    .filter(|name| !name.is_empty())
+            }
+            Slot::Resolver(svma) => self.function_at(svma)?.name.as_deref(),
+        }
+    }
+
+    /// The symbol that the call which returns to `return_svma` calls, where the
+    /// instruction states it: a function, a linkage stub or a slot of the global
+    /// offset table.
+    #[must_use]
+    pub fn call_target_name(&self, return_svma: Svma) -> Option<String> {
+        let call = self.instruction_at(self.instruction_before(return_svma)?)?;
+        match call.flow() {
+            Flow::Call(Some(target)) => {
+                let target = Svma(target);
+                if let Some(name) = self.plt_name(target) {
+                    return Some(name.to_owned());
+                }
+                let function = self.function_at(target)?;
+                (function.start == target)
+                    .then(|| function.name.as_deref().map(str::to_owned))
+                    .flatten()
+            }
+            Flow::Call(None) => {
+                let read = call.accesses().iter().find(|access| !access.stack_engine)?;
+                let slot = read.operand.constant()?;
+                let slot = self.linkage().slots.get(&slot).copied()?;
+                self.slot_name(slot).map(str::to_owned)
+            }
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,298 @@
+//! Linear decoding of functions into sites.
+
+use super::text::{Text, padding_start};
+use crate::frames::FrameRules;
+use crate::instruction::SegmentBase;
+use crate::layout::Layout;
+use crate::{Function, Image, Instruction, Operand};
+use iced_x86::{Decoder, DecoderOptions, Mnemonic, OpKind};
+use redhanded_model::{Excluded, Exclusions, Register, Site, Svma};
+use std::ops::Range;
+
+/// What decoding a run of functions gave.
+#[derive(Default)]
+pub(super) struct Scanned {
+    pub sites: Vec<Site>,
+    pub excluded: Exclusions,
+    /// For each function of the run.
+    pub excluded_in: Vec<u32>,
+    /// Addresses in code that an instruction reads (true) or points to (false).
+    pub references: Vec<(u64, bool)>,
+}
+
+/// Where rbp is the frame in the function at hand.
+enum Frame {
+    Unasked,
+    Ranges(Vec<Range<u64>>),
+    Everywhere,
+    Nowhere,
+}
+
+pub(super) struct Scanner<'a> {
+    image: &'a Image,
+    layout: &'a Layout,
+    /// Whether immediate numbers can be addresses.
+    fixed: bool,
+    rules: FrameRules<'a>,
+    text: Text,
+    raw: iced_x86::Instruction,
+    found: Scanned,
+    counts: [u32; REASONS.len()],
+}
+
+/// The reasons that single instructions are left out for.
+const REASONS: [Excluded; 8] = [
+    Excluded::Stack,
+    Excluded::PushPopCall,
+    Excluded::Locked,
+    Excluded::NoData,
+    Excluded::ThreadLocal,
+    Excluded::GotOrRelro,
+    Excluded::ReadOnly,
+    Excluded::Unsupported,
+];
+
+/// What one instruction is to the sampling set.
+enum Role {
+    Irrelevant,
+    Excluded(Excluded),
+    Site(Site),
+}
+
+impl<'a> Scanner<'a> {
+    pub fn new(image: &'a Image) -> Self {
+        Self {
+            image,
+            layout: image.layout(),
+            fixed: !image.position_independent(),
+            rules: FrameRules::new(image, image.frames()),
+            text: Text::default(),
+            raw: iced_x86::Instruction::default(),
+            found: Scanned::default(),
+            counts: [0; REASONS.len()],
+        }
+    }
+
+    pub fn scan(mut self, range: Range<usize>) -> Scanned {
+        let functions = self.image.functions().as_slice();
+        for index in range {
+            if let (Some(function), Ok(number)) = (functions.get(index), u32::try_from(index)) {
+                self.function(function, number);
+            }
+        }
+        self.found.sites.shrink_to_fit();
+        self.found
+    }
+
+    fn function(&mut self, function: &Function, number: u32) {
+        self.counts = [0; REASONS.len()];
+        let first = self.found.sites.len();
+        let clean = self.decode(function, number);
+        let mut left_out: u32 = 0;
+        for (reason, count) in REASONS.iter().zip(self.counts) {
+            self.found.excluded.add_many(*reason, u64::from(count));
+            left_out = left_out.saturating_add(count);
+        }
+        if !clean {
+            // At least one, so that a dropped function shows.
+            let dropped = (self.found.sites.len() - first).max(1);
+            self.found.sites.truncate(first);
+            self.found
+                .excluded
+                .add_many(Excluded::DataInText, dropped as u64);
+            left_out = left_out.saturating_add(u32::try_from(dropped).unwrap_or(u32::MAX));
+        }
+        self.found.excluded_in.push(left_out);
+    }
+
+    /// Decodes one function; false when its range is not code alone.
+    fn decode(&mut self, function: &Function, number: u32) -> bool {
+        let bytes = self.image.function_bytes(function);
+        let padding = padding_start(bytes);
+        self.text.begin(bytes.len());
+        let mut frame = Frame::Unasked;
+        let mut decoder = Decoder::with_ip(64, bytes, function.start.0, DecoderOptions::NONE);
+        while decoder.can_decode() {
+            let offset = decoder.position();
+            if offset >= padding {
+                break;
+            }
+            decoder.decode_out(&mut self.raw);
+            if self.raw.is_invalid() {
+                return false;
+            }
+            let end = offset + self.raw.len();
+            if !self
+                .text
+                .instruction(offset, bytes.get(offset..end).unwrap_or_default())
+            {
+                return false;
+            }
+            if matches!(self.raw.op0_kind(), OpKind::NearBranch64) {
+                let target = self.raw.near_branch64();
+                if function.contains(Svma(target)) {
+                    self.text.branch(target - function.start.0);
+                }
+            }
+            match self.role(function, number, &mut frame) {
+                Role::Irrelevant => {}
+                Role::Excluded(reason) => self.count(reason),
+                Role::Site(site) => self.found.sites.push(site),
+            }
+        }
+        self.text.branches_fit(bytes)
+    }
+
+    fn count(&mut self, reason: Excluded) {
+        if let Some(slot) = REASONS.iter().position(|r| *r == reason)
+            && let Some(count) = self.counts.get_mut(slot)
+        {
+            *count += 1;
+        }
+    }
+
+    fn role(&mut self, function: &Function, number: u32, frame: &mut Frame) -> Role {
+        let raw = &self.raw;
+        let explicit = (0..raw.op_count()).any(|i| raw.op_kind(i) == OpKind::Memory);
+        if !explicit && !raw.is_string_instruction() {
+            if raw.is_stack_instruction() {
+                return Role::Excluded(Excluded::PushPopCall);
+            }
+            if self.fixed {
+                self.note_immediate();
+            }
+            return match self.raw.mnemonic() {
+                Mnemonic::Mfence | Mnemonic::Lfence | Mnemonic::Sfence => {
+                    Role::Excluded(Excluded::NoData)
+                }
+                Mnemonic::Maskmovq | Mnemonic::Maskmovdqu | Mnemonic::Vmaskmovdqu => {
+                    Role::Excluded(Excluded::Unsupported)
+                }
+                _ => Role::Irrelevant,
+            };
+        }
+        if explicit {
+            self.note_reference();
+            // The commonest reason by far needs no more than the base register.
+            if self.raw.memory_base() == iced_x86::Register::RSP
+                && self.raw.mnemonic() != Mnemonic::Lea
+            {
+                return Role::Excluded(Excluded::Stack);
+            }
+        }
+        let instruction = Instruction::explain(self.raw);
+        if instruction.unsupported() {
+            return Role::Excluded(Excluded::Unsupported);
+        }
+        let Some(access) = instruction.sampled_access() else {
+            return Role::Excluded(Excluded::NoData);
+        };
+        if instruction.locked() {
+            return Role::Excluded(Excluded::Locked);
+        }
+        if let Some(reason) = self.excluded_operand(&access.operand, function, frame) {
+            return Role::Excluded(reason);
+        }
+        Role::Site(Site {
+            svma: Svma(instruction.address()),
+            function: number,
+            size: u16::try_from(access.size).unwrap_or(0),
+            kind: access.kind,
+        })
+    }
+
+    fn excluded_operand(
+        &mut self,
+        operand: &Operand,
+        function: &Function,
+        frame: &mut Frame,
+    ) -> Option<Excluded> {
+        if operand.segment != SegmentBase::Flat {
+            return Some(Excluded::ThreadLocal);
+        }
+        if operand.base == Some(Register::Rsp)
+            || (operand.base == Some(Register::Rbp) && self.rbp_is_frame(function, frame))
+        {
+            return Some(Excluded::Stack);
+        }
+        let address = operand.constant()?;
+        if self.layout.in_got(address) || self.image.is_relro(Svma(address)) {
+            return Some(Excluded::GotOrRelro);
+        }
+        let segment = self.image.segment_at(Svma(address))?;
+        (!segment.writable).then_some(Excluded::ReadOnly)
+    }
+
+    fn rbp_is_frame(&mut self, function: &Function, frame: &mut Frame) -> bool {
+        if matches!(frame, Frame::Unasked) {
+            let range = function.start.0..function.end.0;
+            *frame = match self.rules.rbp_is_frame(&range) {
+                Some(ranges) if ranges.is_empty() => Frame::Nowhere,
+                Some(ranges) => Frame::Ranges(ranges),
+                None if sets_up_rbp(self.image.function_bytes(function)) => Frame::Everywhere,
+                None => Frame::Nowhere,
+            };
+        }
+        match frame {
+            Frame::Ranges(ranges) => ranges.iter().any(|r| r.contains(&self.raw.ip())),
+            Frame::Everywhere => true,
+            Frame::Nowhere | Frame::Unasked => false,
+        }
+    }
+
+    /// Notes an operand that lies in code: what it refers to is data, or a
+    /// function pointer.
+    fn note_reference(&mut self) {
+        let raw = &self.raw;
+        // With an index but no base, the displacement is a table's address.
+        let based =
+            raw.memory_base() != iced_x86::Register::None && !raw.is_ip_rel_memory_operand();
+        if based || raw.memory_segment() == iced_x86::Register::FS {
+            return;
+        }
+        let address = raw.memory_displacement64();
+        if self.layout.region_at(address).is_some() {
+            let reads = raw.mnemonic() != Mnemonic::Lea && raw.mnemonic() != Mnemonic::Nop;
+            self.found.references.push((address, reads));
+        }
+    }
+
+    /// At fixed addresses a pointer may be an immediate number.
+    fn note_immediate(&mut self) {
+        let raw = &self.raw;
+        let address = match (raw.op1_kind(), raw.op0_kind()) {
+            (OpKind::Immediate32 | OpKind::Immediate32to64, _) => u64::from(raw.immediate32()),
+            (OpKind::Immediate64, _) => raw.immediate64(),
+            _ => return,
+        };
+        if raw.mnemonic() == Mnemonic::Mov && self.layout.region_at(address).is_some() {
+            self.found.references.push((address, false));
+        }
+    }
+}
+
+/// Whether a function without unwind entry begins by making rbp its frame.
+fn sets_up_rbp(bytes: &[u8]) -> bool {
+    let body = bytes
+        .strip_prefix(&[0xf3, 0x0f, 0x1e, 0xfa])
+        .unwrap_or(bytes);
+    // push rbp; mov rbp, rsp, in either encoding
+    body.starts_with(&[0x55, 0x48, 0x89, 0xe5]) || body.starts_with(&[0x55, 0x48, 0x8b, 0xec])
+}
+
+/// How many instructions of the linkage stubs have a memory operand.
+pub(super) fn count_stub_accesses(image: &Image) -> u64 {
+    let mut count = 0;
+    for region in image.layout().code.iter().filter(|r| r.stub.is_some()) {
+        let len = usize::try_from(region.range.end - region.range.start).unwrap_or(0);
+        let bytes = image.bytes_at(Svma(region.range.start), len);
+        let bytes = bytes.unwrap_or_default();
+        let decoder = Decoder::with_ip(64, bytes, region.range.start, DecoderOptions::NONE);
+        count += decoder
+            .into_iter()
+            .filter(|raw| !raw.is_invalid() && raw.mnemonic() != Mnemonic::Nop)
+            .filter(|raw| (0..raw.op_count()).any(|i| raw.op_kind(i) == OpKind::Memory))
+            .count() as u64;
+    }
+    count
+}
