@@ -1,2 +1,38 @@
-//! The `redhanded` binary.
-fn main() {}
+//! The `redhanded` binary: reads the command line, runs, and says with its exit
+//! status what came of it.
+
+mod arguments;
+mod demo;
+mod exit;
+mod observe;
+mod run;
+mod screen;
+mod select;
+mod sites;
+
+use arguments::{Arguments, Command};
+use clap::Parser;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) => {
+            let _ = error.print();
+            return exit::usage(&error);
+        }
+    };
+    let outcome = match arguments.command {
+        Command::Run(run) => run::run(run),
+        Command::Sites(sites) => sites::sites(&sites),
+        Command::Demo => demo::demo(),
+        Command::DemoProgram => {
+            demo::program::main();
+            return ExitCode::SUCCESS;
+        }
+    };
+    outcome.unwrap_or_else(|failure| {
+        eprintln!("redhanded: {failure}");
+        failure.code()
+    })
+}

@@ -1,1 +1,179 @@
-//! Under construction.
+//! A live execution behind one trait.
+//!
+//! [`Target`] is what `detect` drives: it arms sites with window plans and gets
+//! events back. The three parts of a window that every backend shares (opening,
+//! waiting, deciding when it is over) are written once, in [`driver`], over the
+//! few primitives of a [`Machine`]: [`process`] gives them by ptrace and perf,
+//! [`fake`] by simulation.
+//!
+//! Nothing here knows what a race is: a target says who touched the bytes, not
+//! whether that is wrong.
+
+pub mod driver;
+pub mod fake;
+pub mod images;
+mod machine;
+pub mod process;
+mod sys;
+
+pub use machine::{Ending, Machine, Stop, TargetError};
+pub use sys::WatchFor;
+
+use redhanded_image::Image;
+use redhanded_model::{
+    Avma, Loss, Losses, ModuleId, Region, Registers, SpaceId, Svma, TaskId, ThreadName, Unseen, WindowId,
+    WindowPlan, WindowRecord,
+};
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// One file mapped into the target.
+#[derive(Clone, Debug)]
+pub struct Module {
+    /// Its number.
+    pub id: ModuleId,
+    /// The space it is mapped in.
+    pub space: SpaceId,
+    /// Its file's name.
+    pub name: String,
+    /// What an [`Svma`] of the file needs added to be an [`Avma`], wrapping.
+    pub bias: u64,
+    /// The addresses it spans.
+    pub range: Range<u64>,
+    /// The file; a scripted target has none.
+    pub image: Option<Arc<Image>>,
+}
+
+impl Module {
+    /// Whether `avma` lies in it.
+    #[must_use]
+    pub fn contains(&self, avma: Avma) -> bool {
+        self.range.contains(&avma.0)
+    }
+
+    /// The address in the file of a live one.
+    #[must_use]
+    pub const fn svma(&self, avma: Avma) -> Svma {
+        Svma(avma.0.wrapping_sub(self.bias))
+    }
+
+    /// The live address of one in the file.
+    #[must_use]
+    pub const fn avma(&self, svma: Svma) -> Avma {
+        Avma(svma.0.wrapping_add(self.bias))
+    }
+}
+
+/// A site to be armed, with what its window is to do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Arm {
+    /// The module the site is in.
+    pub module: ModuleId,
+    /// The site.
+    pub svma: Svma,
+    /// The window to open when it fires.
+    pub plan: WindowPlan,
+}
+
+/// What a target reports.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Event {
+    /// A window ended with nothing seen; its task runs again.
+    Window(WindowRecord),
+    /// Something was seen. With a hit, both tasks stand at their accesses until
+    /// [`Target::release`] or [`Target::dismiss`]; without, the bytes changed and
+    /// the sampled task alone stands.
+    Collision(WindowRecord),
+    /// A site fired and no window was opened, for this reason.
+    Passed {
+        /// The site's module.
+        module: ModuleId,
+        /// The site.
+        svma: Svma,
+        /// Why there was no window.
+        loss: Loss,
+    },
+    /// A site could not be armed.
+    NotArmed {
+        /// The site's module.
+        module: ModuleId,
+        /// The site.
+        svma: Svma,
+    },
+    /// Modules came or went: look at [`Target::modules`] again.
+    ModulesChanged,
+    /// A second task appeared: from here on collisions are possible.
+    Company,
+    /// A signal asked the tool to stop. Whether a process sent it (the terminal
+    /// sends its own to the target as well).
+    Interrupted {
+        /// Which signal.
+        signal: i32,
+        /// Whether a process sent it.
+        by_process: bool,
+    },
+    /// The target ended.
+    Ended(Ending),
+    /// The deadline passed.
+    Deadline,
+}
+
+/// A live execution that can be sampled.
+pub trait Target {
+    /// Time since the target was started or attached to.
+    fn now(&self) -> Duration;
+
+    /// The modules that are mapped now.
+    fn modules(&self) -> Vec<Arc<Module>>;
+
+    /// Arms sites.
+    fn arm(&mut self, sites: &[Arm]);
+
+    /// Disarms every site.
+    fn disarm_all(&mut self);
+
+    /// How long tasks may be held in sum, from the start. Windows are opened
+    /// while [`Target::held`] is below it.
+    fn allow(&mut self, held: Duration);
+
+    /// Runs the target until something happens or the deadline passes.
+    ///
+    /// # Errors
+    /// When the target can no longer be driven.
+    fn wait(&mut self, deadline: Duration) -> Result<Event, TargetError>;
+
+    /// Ends the window of a collision and lets its tasks go.
+    fn release(&mut self, window: WindowId);
+
+    /// The hit was not what it seemed: lets the task that made it go, and goes
+    /// on with the window.
+    fn dismiss(&mut self, window: WindowId);
+
+    /// The stack of a standing task: its pc, then return addresses.
+    fn stack(&mut self, task: TaskId, registers: &Registers) -> Vec<Avma>;
+
+    /// Where in the target an address is.
+    fn region(&mut self, address: Avma) -> Region;
+
+    /// A task's name.
+    fn thread_name(&self, task: TaskId) -> ThreadName;
+
+    /// Reads memory, breakpoint bytes hidden. Whether all of it could be read.
+    fn read(&mut self, address: Avma, buffer: &mut [u8]) -> bool;
+
+    /// The start of the instruction that ends at `address`.
+    fn instruction_before(&mut self, address: Avma) -> Option<Avma>;
+
+    /// Thread time used so far: what the time held is measured against.
+    fn thread_time(&mut self) -> Duration;
+
+    /// Time tasks were held so far, in windows and at samples without one.
+    fn held(&self) -> Duration;
+
+    /// The losses that belong to no window's record, since the last call.
+    fn take_losses(&mut self) -> Losses;
+
+    /// What this target cannot look at.
+    fn unseen(&self) -> Vec<Unseen>;
+}

@@ -1,0 +1,119 @@
+//! `redhanded demo`: the tool at work on a program of its own, so that a
+//! newcomer sees a race caught before choosing a program to try it on.
+
+pub mod program;
+
+use crate::exit::Failure;
+use crate::observe::{Observation, observe};
+use crate::run::{clock, display};
+use crate::{arguments, select};
+use program::{NEIGHBOURS, SEEDED};
+use redhanded_detect::{Budget, Options};
+use redhanded_model::{Class, Race, RunReport, Strategy};
+use redhanded_target::process::{Program, Signals};
+use std::collections::HashSet;
+use std::io::Write;
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// The demo looks no longer than this.
+const LONGEST: Duration = Duration::from_secs(12);
+
+/// Shows every seeded race being caught; fails if one is not, or if a neighbour
+/// is.
+pub fn demo() -> Result<ExitCode, Failure> {
+    let signals = Signals::hold();
+    let own = std::env::current_exe()?;
+    let program = Program::find(&[own.into_os_string(), "demo-program".into()])?;
+    eprintln!(
+        "Redhanded runs a small multithreaded program that is part of this binary, with \
+         {} data races beside {} neighbours that do it right.\n",
+        SEEDED.len(),
+        NEIGHBOURS.len()
+    );
+    let display = display(false);
+    let selection = arguments::Select {
+        module: vec!["redhanded".to_owned()],
+        function: vec!["redhanded::demo::program::*".to_owned()],
+        ..arguments::Select::default()
+    };
+    let images = select::images(&selection, &display)?;
+    let mut missing: HashSet<&'static str> = SEEDED.iter().map(|seed| seed.variable).collect();
+    let observation = Observation {
+        program,
+        images,
+        signals,
+        options: Options {
+            rate: 1000.0,
+            delay: Duration::from_millis(2),
+            budget: Budget { overhead: 0.5 },
+            strategy: Strategy::Both,
+            until: None,
+            max_windows: None,
+        },
+        seed: clock(),
+        until: Some(LONGEST),
+        repeat: None,
+        kill: true,
+        max_windows: None,
+        max_races: None,
+        on_race: Some(Box::new(move |race| {
+            missing.retain(|variable| !is_on(race, variable));
+            missing.is_empty()
+        })),
+    };
+    let (report, _) = observe(observation, &display)?;
+    let mut text = Vec::new();
+    display.terminal.full(&mut text, &report)?;
+    let caught = conclude(&mut text, &report)?;
+    std::io::stderr().write_all(&text)?;
+    Ok(if caught {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
+}
+
+fn is_on(race: &Race, variable: &str) -> bool {
+    race.class == Class::Race
+        && race.what.name.as_deref().is_some_and(|name| {
+            name == variable || name.ends_with(&format!("::{variable}"))
+        })
+}
+
+/// What was seen and what to do next; whether all went as it should.
+fn conclude(out: &mut dyn Write, report: &RunReport) -> std::io::Result<bool> {
+    let mut good = true;
+    writeln!(out, "\nWhat you saw")?;
+    for seed in SEEDED {
+        let found = report.races.iter().find(|race| is_on(race, seed.variable));
+        let result = match found {
+            Some(race) => format!("caught {} times", race.instances),
+            None => {
+                good = false;
+                "NOT CAUGHT this time".to_owned()
+            }
+        };
+        writeln!(out, "  {:<18} {}: {result}", seed.variable, seed.story)?;
+    }
+    for neighbour in NEIGHBOURS {
+        let reported = report.races.iter().any(|race| is_on(race, neighbour.variable));
+        good &= !reported;
+        let result = if reported { "REPORTED, which is a bug" } else { "silent" };
+        writeln!(out, "  {:<18} {}: {result}", neighbour.variable, neighbour.story)?;
+    }
+    write!(
+        out,
+        "
+Nothing was recompiled and no lock was explained: threads were held for a moment at
+randomly chosen instructions, and whoever touched the same bytes meanwhile was caught.
+
+What to do next
+  redhanded run -- ./your-program            until it ends
+  redhanded run --for 1m -- ./your-test      a short test, again and again
+  redhanded sites ./your-program             what can be sampled in it
+  redhanded run --help                       everything else
+"
+    )?;
+    Ok(good)
+}

@@ -1,0 +1,65 @@
+//! Exit statuses: part of the stable interface.
+
+use redhanded_image::ImageError;
+use redhanded_report::ReportError;
+use redhanded_target::{Ending, TargetError};
+use std::process::ExitCode;
+use thiserror::Error;
+
+/// A race was found (as TSan and Go do).
+pub const RACE: u8 = 66;
+/// Redhanded itself failed.
+const FAILED: u8 = 125;
+/// The program was found and cannot be run.
+const NOT_RUNNABLE: u8 = 126;
+/// The program was not found.
+const NOT_FOUND: u8 = 127;
+
+/// Why Redhanded stops without a result.
+#[derive(Debug, Error)]
+pub enum Failure {
+    /// The target cannot be started or driven.
+    #[error(transparent)]
+    Target(#[from] TargetError),
+    /// A file cannot be used.
+    #[error(transparent)]
+    Image(#[from] ImageError),
+    /// A report cannot be written.
+    #[error(transparent)]
+    Report(#[from] ReportError),
+    /// The command line asks for something impossible.
+    #[error("{0}")]
+    Usage(String),
+    /// Something cannot be written.
+    #[error("cannot write: {0}")]
+    Write(#[from] std::io::Error),
+}
+
+impl Failure {
+    /// The exit status that goes with it.
+    pub fn code(&self) -> ExitCode {
+        ExitCode::from(match self {
+            Self::Target(TargetError::NotFound { .. }) => NOT_FOUND,
+            Self::Target(TargetError::NotRunnable { .. }) => NOT_RUNNABLE,
+            _ => FAILED,
+        })
+    }
+}
+
+/// The status after clap had its say: help and version are no failures.
+pub fn usage(error: &clap::Error) -> ExitCode {
+    if error.use_stderr() {
+        ExitCode::from(FAILED)
+    } else {
+        ExitCode::SUCCESS
+    }
+}
+
+/// The status of the program, as a shell would give it.
+pub fn of_program(ending: Ending) -> ExitCode {
+    ExitCode::from(match ending {
+        Ending::Exited(status) => status as u8,
+        Ending::Killed { signal, .. } => 128u8.wrapping_add(signal as u8),
+        Ending::LeftRunning => 0,
+    })
+}

@@ -1,0 +1,35 @@
+//! What goes to the terminal: stderr, because stdout belongs to the program.
+
+use redhanded_report::Style;
+use std::io::IsTerminal;
+
+/// The style for stderr: colours only on a terminal and unless `NO_COLOR` is
+/// set.
+pub fn style() -> Style {
+    style_for(std::io::stderr().is_terminal())
+}
+
+/// The style for stdout, which is ours in `redhanded sites`.
+pub fn style_of_stdout() -> Style {
+    style_for(std::io::stdout().is_terminal())
+}
+
+fn style_for(terminal: bool) -> Style {
+    let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty())
+        || std::env::var_os("TERM").is_some_and(|value| value == "dumb");
+    let locale = ["LC_ALL", "LC_CTYPE", "LANG"]
+        .iter()
+        .find_map(|name| std::env::var(name).ok().filter(|value| !value.is_empty()))
+        .unwrap_or_default()
+        .to_lowercase();
+    Style {
+        color: terminal && !plain,
+        unicode: locale.contains("utf-8") || locale.contains("utf8"),
+        ..Style::default()
+    }
+}
+
+/// Whether a progress line is wanted.
+pub fn shows_progress(quiet: bool) -> bool {
+    !quiet && std::io::stderr().is_terminal()
+}

@@ -1,0 +1,329 @@
+//! Folding: collisions get names, a class and a fingerprint, and those that
+//! share a fingerprint become one race.
+
+use crate::naming;
+use crate::{Collision, Confirmed};
+use redhanded_image::{Instruction, SourceSync};
+use redhanded_model::{
+    AccessKind, AccessReport, Avma, Bytes, Class, Evidence, Fingerprint, Frame, Race, Region,
+    SeenBy, Side, Synchronisation, ThreadName, Values, What, classify,
+};
+use redhanded_target::Module;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// What became of a collision.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Folded {
+    /// The first of its race: the index of it.
+    New(usize),
+    /// One more of a known race.
+    Again(usize),
+    /// Both sides synchronise: no race.
+    Synchronised,
+}
+
+/// Two code places and the bytes between them, in a module's own addresses: the
+/// same collision again, without looking at names.
+#[derive(PartialEq, Eq, Hash)]
+struct Exact {
+    places: [(Option<String>, u64); 2],
+    at: (Option<String>, u64),
+}
+
+/// Collects races.
+#[derive(Default)]
+pub struct Folder {
+    races: Vec<Race>,
+    by_fingerprint: HashMap<Fingerprint, usize>,
+    seen: HashMap<Exact, Folded>,
+    synchronised: u64,
+}
+
+impl Folder {
+    /// An empty folder.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a collision.
+    pub fn add(&mut self, collision: &Collision) -> Folded {
+        let exact = exact(collision);
+        let folded = match self.seen.get(&exact) {
+            Some(Folded::New(index) | Folded::Again(index)) => {
+                self.races[*index].instances += 1;
+                Folded::Again(*index)
+            }
+            Some(Folded::Synchronised) => Folded::Synchronised,
+            None => self.add_unseen(collision),
+        };
+        if folded == Folded::Synchronised {
+            self.synchronised += 1;
+        }
+        // Heap and stack objects are told apart by their place alone.
+        if exact.at.0.is_some() {
+            self.seen.insert(exact, folded);
+        }
+        folded
+    }
+
+    fn add_unseen(&mut self, collision: &Collision) -> Folded {
+        let Some(race) = describe(collision) else {
+            return Folded::Synchronised;
+        };
+        if let Some(index) = self.by_fingerprint.get(&race.fingerprint) {
+            let known = &mut self.races[*index];
+            known.instances += 1;
+            // The plainest instance stands for the race.
+            if (race.class, race.seen_by) < (known.class, known.seen_by) {
+                let instances = known.instances;
+                *known = Race { instances, ..race };
+            }
+            return Folded::Again(*index);
+        }
+        let index = self.races.len();
+        self.by_fingerprint.insert(race.fingerprint.clone(), index);
+        self.races.push(race);
+        Folded::New(index)
+    }
+
+    /// The races so far, in order of their finding.
+    #[must_use]
+    pub fn races(&self) -> &[Race] {
+        &self.races
+    }
+
+    /// Collisions of accesses that both synchronise.
+    #[must_use]
+    pub const fn synchronised(&self) -> u64 {
+        self.synchronised
+    }
+
+    /// The races, the most certain and most often seen first.
+    #[must_use]
+    pub fn into_races(self) -> Vec<Race> {
+        let mut races = self.races;
+        races.sort_by(|a, b| {
+            (a.class, a.seen_by, std::cmp::Reverse(a.instances), &a.fingerprint).cmp(&(
+                b.class,
+                b.seen_by,
+                std::cmp::Reverse(b.instances),
+                &b.fingerprint,
+            ))
+        });
+        races
+    }
+}
+
+fn exact(collision: &Collision) -> Exact {
+    let place = |at: Avma| match naming::module_at(&collision.modules, at) {
+        Some(module) => (Some(module.name.clone()), module.svma(at).0),
+        None => (None, at.0),
+    };
+    let other = collision
+        .other
+        .as_ref()
+        .map_or((None, 0), |(confirmed, ..)| place(confirmed.pc));
+    let mut places = [place(collision.record.pc), other];
+    places.sort();
+    Exact {
+        places,
+        at: place(collision.record.bytes.start),
+    }
+}
+
+/// The race a collision is an instance of, or `None` when it is none.
+fn describe(collision: &Collision) -> Option<Race> {
+    let record = &collision.record;
+    let modules = &collision.modules;
+    // What is raced on is what both sides touch, as the sampled one sees it.
+    let (what, declared) = naming::what(
+        record.bytes.start,
+        record.bytes.len,
+        collision.region.clone(),
+        modules,
+    );
+    let sampled = sampled_side(collision);
+    let other = collision
+        .other
+        .as_ref()
+        .map(|(confirmed, ..)| confirmed_side(confirmed, modules));
+    let evidence = Evidence {
+        declared_synchronising: declared,
+    };
+    let class = classify(sampled, other, evidence)?;
+    let mut accesses = vec![sampled_report(collision, sampled)];
+    if let (Some((confirmed, thread, stack)), Some(side)) = (&collision.other, other) {
+        accesses.push(AccessReport {
+            kind: confirmed.kind,
+            size: confirmed.bytes.len,
+            pc: confirmed.pc.0,
+            instruction: Some(confirmed.instruction.clone()),
+            system_call: confirmed.system_call.map(str::to_owned),
+            ..report(thread, stack, modules, side)
+        });
+    }
+    let fingerprint = fingerprint(&accesses, &what);
+    Some(Race {
+        id: fingerprint.id(),
+        fingerprint,
+        class,
+        what,
+        seen_by: if other.is_some() {
+            SeenBy::Watch
+        } else {
+            SeenBy::Value
+        },
+        values: Values {
+            before: record.before.clone(),
+            after: record.after.clone(),
+        },
+        instances: 1,
+        accesses,
+    })
+}
+
+fn sampled_report(collision: &Collision, side: Side) -> AccessReport {
+    let record = &collision.record;
+    let (thread, stack) = &collision.sampled;
+    AccessReport {
+        kind: record.kind,
+        size: record.bytes.len,
+        pc: record.pc.0,
+        instruction: collision.sampled_instruction.map(|i| i.text()),
+        ..report(thread, stack, &collision.modules, side)
+    }
+}
+
+/// The parts of an access's report that come from its stack.
+fn report(thread: &ThreadName, stack: &[Avma], modules: &[Arc<Module>], side: Side) -> AccessReport {
+    let stack = naming::frames(stack, modules);
+    let innermost = stack.first().cloned().unwrap_or_default();
+    AccessReport {
+        thread: thread.clone(),
+        kind: AccessKind::Read,
+        size: 0,
+        pc: 0,
+        instruction: None,
+        atomic: side.synchronisation.synchronises(),
+        function: innermost.function,
+        file: innermost.file,
+        line: innermost.line,
+        system_call: None,
+        stack,
+    }
+}
+
+fn fingerprint(accesses: &[AccessReport], what: &What) -> Fingerprint {
+    let mut places: Vec<String> = accesses.iter().map(place).collect();
+    if places.len() < 2 {
+        places.push("unknown origin".to_owned());
+    }
+    let touched = match (&what.name, &what.region) {
+        (Some(name), _) => {
+            let field = what.field.as_deref().unwrap_or("");
+            format!("{name}{}", naming::without_indices(field))
+        }
+        (None, Region::Global { module }) => format!("data of {module}"),
+        (None, Region::Heap) => "heap".to_owned(),
+        (None, Region::Stack { .. }) => "stack".to_owned(),
+        (None, Region::Mapping { .. }) => "mapping".to_owned(),
+        (None, Region::Unknown) => "memory".to_owned(),
+    };
+    Fingerprint::new(places, &touched)
+}
+
+/// A code place without addresses and lines: the function, or in a stripped
+/// module its place in the file, which is all there is.
+fn place(access: &AccessReport) -> String {
+    let name = |frame: &Frame| frame.function.clone();
+    let innermost = access.stack.first();
+    let module = innermost
+        .and_then(|frame| frame.module.clone())
+        .unwrap_or_else(|| "?".to_owned());
+    let function = innermost.and_then(name).unwrap_or_else(|| {
+        format!("+{:#x}", innermost.map_or(access.pc, |frame| frame.address))
+    });
+    match &access.system_call {
+        // The wrapper is libc's; who called it tells more.
+        Some(call) => {
+            let caller = access
+                .stack
+                .iter()
+                .filter(|frame| frame.module.as_deref() != Some(module.as_str()))
+                .find_map(name);
+            format!("{call}(2) from {}", caller.unwrap_or(function))
+        }
+        None => format!("{module}!{function}"),
+    }
+}
+
+fn sampled_side(collision: &Collision) -> Side {
+    let record = &collision.record;
+    let instruction = collision.sampled_instruction;
+    let locked = instruction.is_some_and(|i| i.locked());
+    let never_atomic = instruction.as_ref().is_some_and(never_atomic) || record.bytes.len > 8;
+    side(
+        record.pc,
+        record.kind,
+        record.bytes,
+        locked,
+        never_atomic,
+        &collision.modules,
+    )
+}
+
+fn never_atomic(instruction: &Instruction) -> bool {
+    instruction.is_repeated()
+        || instruction
+            .accesses()
+            .iter()
+            .any(|access| access.size > 8 || !access.size.is_power_of_two())
+}
+
+fn confirmed_side(confirmed: &Confirmed, modules: &[Arc<Module>]) -> Side {
+    side(
+        confirmed.pc,
+        confirmed.kind,
+        confirmed.bytes,
+        confirmed.locked,
+        confirmed.never_atomic || confirmed.system_call.is_some(),
+        modules,
+    )
+}
+
+fn side(
+    pc: Avma,
+    kind: AccessKind,
+    bytes: Bytes,
+    locked: bool,
+    never_atomic: bool,
+    modules: &[Arc<Module>],
+) -> Side {
+    let place = naming::module_at(modules, pc)
+        .and_then(|module| Some((module.image.as_ref()?, module.svma(pc))));
+    let synchronisation = if locked {
+        Synchronisation::Locked
+    } else if never_atomic {
+        Synchronisation::Plain
+    } else {
+        match place.map(|(image, svma)| image.debug().synchronisation(svma)) {
+            Some(SourceSync::Marked(_)) => Synchronisation::Marked,
+            Some(SourceSync::Plain) => Synchronisation::Plain,
+            Some(SourceSync::Unknown) | None => Synchronisation::Unknown,
+        }
+    };
+    Side {
+        kind,
+        natural: bytes.is_natural(),
+        synchronisation,
+        half_of_update: place.is_some_and(|(image, svma)| image.half_of_update(svma)),
+    }
+}
+
+/// The class that fails a run by default.
+#[must_use]
+pub fn fails(race: &Race) -> bool {
+    race.class == Class::Race
+}

@@ -1,0 +1,133 @@
+//! Names for what a collision shows in addresses.
+
+use redhanded_image::Variable;
+use redhanded_model::{Avma, Frame, Region, What};
+use redhanded_target::Module;
+use std::sync::Arc;
+
+/// The stack in names: one frame or several (inlined functions) an address.
+pub fn frames(stack: &[Avma], modules: &[Arc<Module>]) -> Vec<Frame> {
+    let mut frames = Vec::new();
+    for (depth, address) in stack.iter().enumerate() {
+        // A return address belongs to the call before it.
+        let inside = if depth == 0 {
+            *address
+        } else {
+            Avma(address.0.wrapping_sub(1))
+        };
+        let Some(module) = module_at(modules, inside) else {
+            frames.push(Frame {
+                address: address.0,
+                ..Frame::default()
+            });
+            continue;
+        };
+        let from = frames.len();
+        frames.extend(frames_in(module, inside, module.svma(*address).0));
+        // Variants of C library functions have no symbols; their caller knows
+        // what it called.
+        if let Some(last) = frames.get_mut(from..).and_then(<[Frame]>::last_mut)
+            && last.function.is_none()
+        {
+            last.function = stack.get(depth + 1).and_then(|back| {
+                let caller = module_at(modules, Avma(back.0.wrapping_sub(1)))?;
+                caller.image.as_ref()?.call_target_name(caller.svma(*back))
+            });
+        }
+    }
+    frames
+}
+
+fn frames_in(module: &Module, inside: Avma, address: u64) -> Vec<Frame> {
+    let frame = Frame {
+        module: Some(module.name.clone()),
+        address,
+        ..Frame::default()
+    };
+    let Some(image) = &module.image else {
+        return vec![frame];
+    };
+    let source = image.debug().frames(module.svma(inside));
+    if source.is_empty() {
+        return vec![frame];
+    }
+    source
+        .into_iter()
+        .map(|source| Frame {
+            function: source.function,
+            file: source.file,
+            line: source.line,
+            inlined: source.inlined,
+            ..frame.clone()
+        })
+        .collect()
+}
+
+/// The module an address lies in.
+pub fn module_at(modules: &[Arc<Module>], address: Avma) -> Option<&Arc<Module>> {
+    modules.iter().find(|module| module.contains(address))
+}
+
+/// What lies at `address`, in names. Also whether its declaration says that
+/// accesses to it synchronise.
+pub fn what(address: Avma, size: u64, region: Region, modules: &[Arc<Module>]) -> (What, bool) {
+    let mut what = What {
+        name: None,
+        type_name: None,
+        field: None,
+        bit_fields: Vec::new(),
+        address: address.0,
+        size,
+        region,
+    };
+    let Some(variable) = variable_at(address, modules) else {
+        return (what, false);
+    };
+    let (variable, offset) = variable;
+    let part = variable.part(offset, size);
+    what.name = Some(variable.name.clone());
+    what.type_name = (!part.type_name.is_empty()).then_some(part.type_name);
+    what.field = (!part.path.is_empty()).then_some(part.path);
+    what.bit_fields = part.bit_fields;
+    (what, part.synchronising.is_some())
+}
+
+fn variable_at(address: Avma, modules: &[Arc<Module>]) -> Option<(Variable, u64)> {
+    let module = module_at(modules, address)?;
+    let svma = module.svma(address);
+    let variable = module.image.as_ref()?.debug().variable_at(svma)?;
+    let offset = svma.0.wrapping_sub(variable.svma.0);
+    Some((variable, offset))
+}
+
+/// A path without its indices: an array raced on at many places is one thing.
+pub fn without_indices(path: &str) -> String {
+    let mut plain = String::with_capacity(path.len());
+    let mut inside = false;
+    for character in path.chars() {
+        match character {
+            '[' => {
+                inside = true;
+                plain.push('[');
+            }
+            ']' => {
+                inside = false;
+                plain.push(']');
+            }
+            _ if inside => {}
+            other => plain.push(other),
+        }
+    }
+    plain
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn indices_do_not_tell_races_apart() {
+        assert_eq!(without_indices("[3].next[12].x"), "[].next[].x");
+        assert_eq!(without_indices(".plain"), ".plain");
+    }
+}

@@ -1,0 +1,333 @@
+//! Which sites are armed.
+//!
+//! Uniform over sites, not over executions: each draw takes any unarmed site
+//! with equal chance (or by its weight). A site that fired goes back among the
+//! unarmed; one that never runs stays armed and costs nothing, so that over time
+//! what is drawn and fires is ever colder code. How many are drawn follows the
+//! rate of samples that is wanted.
+
+use crate::Random;
+use redhanded_model::{ModuleId, Svma};
+use redhanded_target::images::Selected;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// Programs with at most this many sites have all of them armed from the start.
+const SMALL: usize = 20_000;
+/// How many sites a larger one starts with.
+const FIRST_DRAW: usize = 2_000;
+/// The most that are armed at once; beyond it the draw starts anew.
+const MOST_ARMED: usize = 65_536;
+
+/// A site by its place in the sampler's tables.
+type Index = u32;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum State {
+    Unarmed,
+    Armed,
+    /// Fired while nobody else was there: armed again once somebody is.
+    WaitsForCompany,
+    /// Fired while too many windows were open: armed again when one ends.
+    Deferred,
+    /// Its module is gone, or it cannot be armed.
+    Gone,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    module: ModuleId,
+    svma: Svma,
+    weight: f64,
+    state: State,
+    ever_armed: bool,
+    ever_fired: bool,
+}
+
+/// Draws the sites to arm.
+pub struct Sampler {
+    random: Random,
+    entries: Vec<Entry>,
+    places: HashMap<(ModuleId, Svma), Index>,
+    /// The unarmed sites, in no order.
+    pool: Vec<Index>,
+    deferred: Vec<Index>,
+    lonely: Vec<Index>,
+    armed: usize,
+    heaviest: f64,
+    /// Sites to draw at the next tick; follows the rate.
+    draw: f64,
+    rate: f64,
+    fired_since_tick: u64,
+}
+
+impl Sampler {
+    /// An empty sampler that aims at `rate` samples a second.
+    #[must_use]
+    pub fn new(random: Random, rate: f64) -> Self {
+        Self {
+            random,
+            entries: Vec::new(),
+            places: HashMap::new(),
+            pool: Vec::new(),
+            deferred: Vec::new(),
+            lonely: Vec::new(),
+            armed: 0,
+            heaviest: 1.0,
+            draw: 1.0,
+            rate,
+            fired_since_tick: 0,
+        }
+    }
+
+    /// Adds a module's sites. What is to be armed of them at once: all, if all
+    /// sites together are few, or a first draw.
+    pub fn add_module(&mut self, module: ModuleId, selected: &Arc<Selected>) -> Vec<(ModuleId, Svma)> {
+        let first = self.entries.len();
+        for weighted in selected.sites.iter().filter(|w| w.weight > 0.0) {
+            let index = self.entries.len() as Index;
+            self.heaviest = self.heaviest.max(weighted.weight);
+            self.places.insert((module, weighted.site.svma), index);
+            self.entries.push(Entry {
+                module,
+                svma: weighted.site.svma,
+                weight: weighted.weight,
+                state: State::Unarmed,
+                ever_armed: false,
+                ever_fired: false,
+            });
+        }
+        let added = first as Index..self.entries.len() as Index;
+        self.pool.extend(added.clone());
+        if self.entries.len() <= SMALL {
+            self.pool.retain(|index| !added.contains(index));
+            return added.map(|index| self.set_armed(index)).collect();
+        }
+        self.draw(FIRST_DRAW.saturating_sub(self.armed))
+    }
+
+    /// Forgets the sites of modules that are gone.
+    pub fn retain_modules(&mut self, alive: impl Fn(ModuleId) -> bool) {
+        for entry in &mut self.entries {
+            if !alive(entry.module) && entry.state != State::Gone {
+                if entry.state == State::Armed {
+                    self.armed -= 1;
+                }
+                entry.state = State::Gone;
+            }
+        }
+        let entries = &self.entries;
+        let here = |index: &Index| entries[*index as usize].state != State::Gone;
+        self.pool.retain(here);
+        self.deferred.retain(here);
+        self.lonely.retain(here);
+        self.places.retain(|_, index| here(index));
+    }
+
+    fn set_armed(&mut self, index: Index) -> (ModuleId, Svma) {
+        let entry = &mut self.entries[index as usize];
+        entry.state = State::Armed;
+        entry.ever_armed = true;
+        self.armed += 1;
+        (entry.module, entry.svma)
+    }
+
+    /// Takes `count` unarmed sites at random.
+    fn draw(&mut self, count: usize) -> Vec<(ModuleId, Svma)> {
+        let mut drawn = Vec::with_capacity(count.min(self.pool.len()));
+        // With weights a draw may be rejected; the tries are bounded so that a
+        // pool of light sites cannot make this spin.
+        let mut tries = count.saturating_mul(64);
+        while drawn.len() < count && !self.pool.is_empty() && tries > 0 {
+            tries -= 1;
+            let at = self.random.below(self.pool.len());
+            let weight = self.entries[self.pool[at] as usize].weight;
+            if weight < self.heaviest && self.random.unit() * self.heaviest > weight {
+                continue;
+            }
+            let index = self.pool.swap_remove(at);
+            drawn.push(self.set_armed(index));
+        }
+        drawn
+    }
+
+    fn fired(&mut self, module: ModuleId, svma: Svma, state: State) -> Option<Index> {
+        let index = *self.places.get(&(module, svma))?;
+        let entry = &mut self.entries[index as usize];
+        if entry.state == State::Armed {
+            self.armed -= 1;
+        }
+        entry.state = state;
+        entry.ever_fired = true;
+        Some(index)
+    }
+
+    /// A window was opened at a site.
+    pub fn sampled(&mut self, module: ModuleId, svma: Svma) {
+        self.fired_since_tick += 1;
+        let index = self.fired(module, svma, State::Unarmed);
+        self.pool.extend(index);
+    }
+
+    /// A site fired and cost too much to look at.
+    pub fn over_budget(&mut self, module: ModuleId, svma: Svma) {
+        let index = self.fired(module, svma, State::Unarmed);
+        self.pool.extend(index);
+        self.draw = (self.draw * 0.5).max(1.0);
+    }
+
+    /// A site fired while nobody was there to collide with.
+    pub fn alone(&mut self, module: ModuleId, svma: Svma) {
+        let index = self.fired(module, svma, State::WaitsForCompany);
+        self.lonely.extend(index);
+    }
+
+    /// A site fired while another window had to be left in peace.
+    pub fn deferred(&mut self, module: ModuleId, svma: Svma) {
+        let index = self.fired(module, svma, State::Deferred);
+        self.deferred.extend(index);
+    }
+
+    /// A site cannot be armed.
+    pub fn unusable(&mut self, module: ModuleId, svma: Svma) {
+        self.fired(module, svma, State::Gone);
+    }
+
+    /// A second task appeared: what fired in vain is armed again.
+    pub fn company(&mut self) -> Vec<(ModuleId, Svma)> {
+        let lonely = std::mem::take(&mut self.lonely);
+        lonely.into_iter().map(|index| self.set_armed(index)).collect()
+    }
+
+    /// A window ended: what passed it by is armed again.
+    pub fn window_ended(&mut self) -> Vec<(ModuleId, Svma)> {
+        let deferred = std::mem::take(&mut self.deferred);
+        deferred
+            .into_iter()
+            .map(|index| self.set_armed(index))
+            .collect()
+    }
+
+    /// Some time passed: draws more. Nothing while there is no budget.
+    pub fn tick(&mut self, seconds: f64, affordable: bool) -> Vec<(ModuleId, Svma)> {
+        let wanted = self.rate * seconds;
+        let fired = std::mem::take(&mut self.fired_since_tick) as f64;
+        if !affordable {
+            return Vec::new();
+        }
+        let room = MOST_ARMED.saturating_sub(self.armed) as f64;
+        if fired < wanted * 0.8 {
+            self.draw = (self.draw * 1.5).min(room).max(1.0);
+        } else if fired > wanted * 1.2 {
+            self.draw = (self.draw * 0.7).max(wanted.min(1.0));
+        }
+        // Fractions of a site a tick become whole ones now and then.
+        let whole = self.draw.floor();
+        let extra = usize::from(self.random.unit() < self.draw - whole);
+        self.draw(whole as usize + extra)
+    }
+
+    /// Whether everything armed should be given up for a new draw, because no
+    /// more may be armed and too little fires.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        self.armed >= MOST_ARMED
+    }
+
+    /// All armed sites were disarmed: they can be drawn again.
+    pub fn disarmed(&mut self) {
+        for (index, entry) in self.entries.iter_mut().enumerate() {
+            if entry.state == State::Armed {
+                entry.state = State::Unarmed;
+                self.pool.push(index as Index);
+            }
+        }
+        self.armed = 0;
+    }
+
+    /// How many sites there are, were ever armed, and ever fired.
+    #[must_use]
+    pub fn counts(&self) -> (u64, u64, u64) {
+        let count = |of: fn(&Entry) -> bool| self.entries.iter().filter(|e| of(e)).count() as u64;
+        (
+            self.entries.len() as u64,
+            count(|entry| entry.ever_armed),
+            count(|entry| entry.ever_fired),
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use redhanded_model::{AccessKind, Site};
+    use redhanded_target::images::Weighted;
+    use std::collections::HashSet;
+
+    fn sites(count: u64, weight: impl Fn(u64) -> f64) -> Arc<Selected> {
+        let sites = (0..count)
+            .map(|at| Weighted {
+                site: Site {
+                    svma: Svma(at),
+                    function: 0,
+                    size: 4,
+                    kind: AccessKind::Read,
+                },
+                weight: weight(at),
+            })
+            .collect();
+        Arc::new(Selected {
+            sites,
+            why_none: None,
+        })
+    }
+
+    const M: ModuleId = ModuleId(0);
+
+    #[test]
+    fn a_small_program_is_armed_whole() {
+        let mut sampler = Sampler::new(Random::new(1), 100.0);
+        let armed = sampler.add_module(M, &sites(500, |_| 1.0));
+        let distinct: HashSet<_> = armed.into_iter().collect();
+        assert_eq!(distinct.len(), 500);
+        assert!(sampler.tick(1.0, true).is_empty(), "nothing is left to draw");
+    }
+
+    #[test]
+    fn a_large_one_is_not() {
+        let mut sampler = Sampler::new(Random::new(1), 100.0);
+        let armed = sampler.add_module(M, &sites(100_000, |_| 1.0));
+        assert_eq!(armed.len(), FIRST_DRAW);
+    }
+
+    #[test]
+    fn a_weight_biases_the_draw() {
+        let mut sampler = Sampler::new(Random::new(7), 1e9);
+        let drawn = sampler.add_module(M, &sites(40_000, |at| if at < 20_000 { 10.0 } else { 1.0 }));
+        let heavy = drawn.iter().filter(|(_, svma)| svma.0 < 20_000).count();
+        let light = drawn.len() - heavy;
+        assert!(heavy > 6 * light, "{heavy} heavy against {light} light");
+        assert!(light > 0, "light sites keep their share");
+    }
+
+    #[test]
+    fn what_fired_alone_comes_back_with_company() {
+        let mut sampler = Sampler::new(Random::new(1), 100.0);
+        sampler.add_module(M, &sites(3, |_| 1.0));
+        sampler.alone(M, Svma(1));
+        sampler.sampled(M, Svma(2));
+        assert_eq!(sampler.company(), [(M, Svma(1))]);
+        assert_eq!(sampler.counts(), (3, 3, 2));
+    }
+
+    #[test]
+    fn a_module_that_goes_takes_its_sites_along() {
+        let mut sampler = Sampler::new(Random::new(1), 1e6);
+        sampler.add_module(M, &sites(5, |_| 1.0));
+        sampler.sampled(M, Svma(2));
+        sampler.retain_modules(|_| false);
+        assert!(sampler.tick(1.0, true).is_empty());
+        sampler.sampled(M, Svma(3));
+        assert!(sampler.tick(1.0, true).is_empty());
+    }
+}

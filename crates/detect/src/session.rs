@@ -1,0 +1,305 @@
+//! The loop that drives a target: arm, wait, confirm, hand on.
+
+use crate::confirm::{Collision, confirm, decode};
+use crate::{Budget, Random, Sampler};
+use redhanded_model::{
+    Avma, Hit, Loss, Losses, ModuleId, SiteCounts, Strategy, Svma, WindowPlan, WindowRecord,
+};
+use redhanded_target::images::Selected;
+use redhanded_target::{Arm, Ending, Event, Module, Target, TargetError};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How often sites are drawn and the budget is looked at.
+const TICK: Duration = Duration::from_millis(10);
+/// How often a full set of armed sites is given up for a new draw.
+const REDRAW_EVERY: Duration = Duration::from_secs(1);
+
+/// What the user chose.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// Samples a second that are aimed at.
+    pub rate: f64,
+    /// The longest a thread is held.
+    pub delay: Duration,
+    /// What the run may cost.
+    pub budget: Budget,
+    /// How conflicts are looked for.
+    pub strategy: Strategy,
+    /// When to stop looking.
+    pub until: Option<Duration>,
+    /// After how many windows to stop looking.
+    pub max_windows: Option<u64>,
+}
+
+/// Where a session's findings go.
+pub trait Sink {
+    /// A confirmed collision.
+    fn collision(&mut self, collision: Collision);
+
+    /// How things stand, some times a second.
+    fn progress(&mut self, counts: &Counts);
+
+    /// Whether enough was found.
+    fn enough(&self) -> bool {
+        false
+    }
+}
+
+/// What a session did, in numbers.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Counts {
+    /// Firings of armed sites.
+    pub samples: u64,
+    /// Windows that were opened.
+    pub windows: u64,
+    /// Time threads were held.
+    pub held: Duration,
+    /// Thread time of the program.
+    pub thread_time: Duration,
+    /// The sites.
+    pub sites: SiteCounts,
+    /// What was lost.
+    pub losses: Losses,
+}
+
+/// How a session came to its end.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Outcome {
+    /// The target ended.
+    Ended(Ending),
+    /// The time, the windows or the races that were asked for are reached.
+    Enough,
+    /// A signal asked to stop.
+    Interrupted {
+        /// Which.
+        signal: i32,
+        /// Whether a process sent it.
+        by_process: bool,
+    },
+}
+
+struct Session<'a> {
+    target: &'a mut dyn Target,
+    sites: &'a dyn Fn(&Module) -> Option<Arc<Selected>>,
+    options: Options,
+    random: Random,
+    sampler: Sampler,
+    known: Vec<ModuleId>,
+    counts: Counts,
+    next_tick: Duration,
+    last_tick: Duration,
+    next_redraw: Duration,
+}
+
+/// Samples `target` until it ends or enough is seen. `sites` gives the sites of
+/// a module that may be drawn.
+///
+/// # Errors
+/// When the target can no longer be driven.
+pub fn watch(
+    target: &mut dyn Target,
+    sites: &dyn Fn(&Module) -> Option<Arc<Selected>>,
+    options: Options,
+    mut random: Random,
+    sink: &mut dyn Sink,
+) -> Result<(Outcome, Counts), TargetError> {
+    let sampler = Sampler::new(Random::new(random.bits()), options.rate);
+    let mut session = Session {
+        target,
+        sites,
+        options,
+        random,
+        sampler,
+        known: Vec::new(),
+        counts: Counts::default(),
+        next_tick: Duration::ZERO,
+        last_tick: Duration::ZERO,
+        next_redraw: REDRAW_EVERY,
+    };
+    let outcome = session.run(sink)?;
+    session.count();
+    Ok((outcome, session.counts))
+}
+
+impl Session<'_> {
+    fn run(&mut self, sink: &mut dyn Sink) -> Result<Outcome, TargetError> {
+        self.account();
+        self.modules_changed();
+        loop {
+            let now = self.target.now();
+            if now >= self.next_tick {
+                self.tick(now);
+                sink.progress(&self.counts);
+            }
+            let enough = self.options.until.is_some_and(|until| now >= until)
+                || self.options.max_windows.is_some_and(|most| self.counts.windows >= most)
+                || sink.enough();
+            if enough {
+                return Ok(Outcome::Enough);
+            }
+            let deadline = self.options.until.map_or(self.next_tick, |until| until.min(self.next_tick));
+            match self.target.wait(deadline)? {
+                Event::Window(record) => self.window_ended(&record),
+                Event::Collision(record) => self.collided(record, sink),
+                Event::Passed { module, svma, loss } => self.passed(module, svma, loss),
+                Event::NotArmed { module, svma } => {
+                    self.counts.losses.add(Loss::TextChanged);
+                    self.sampler.unusable(module, svma);
+                }
+                Event::ModulesChanged => self.modules_changed(),
+                Event::Company => {
+                    let sites = self.sampler.company();
+                    self.arm(&sites);
+                }
+                Event::Interrupted { signal, by_process } => {
+                    return Ok(Outcome::Interrupted { signal, by_process });
+                }
+                Event::Ended(ending) => return Ok(Outcome::Ended(ending)),
+                Event::Deadline => {}
+            }
+        }
+    }
+
+    fn modules_changed(&mut self) {
+        let modules = self.target.modules();
+        self.known.retain(|known| modules.iter().any(|m| m.id == *known));
+        self.sampler
+            .retain_modules(|id| modules.iter().any(|m| m.id == id));
+        for module in modules {
+            if self.known.contains(&module.id) {
+                continue;
+            }
+            self.known.push(module.id);
+            if let Some(selected) = (self.sites)(&module) {
+                let sites = self.sampler.add_module(module.id, &selected);
+                self.arm(&sites);
+            }
+        }
+    }
+
+    fn arm(&mut self, sites: &[(ModuleId, Svma)]) {
+        let plans: Vec<Arm> = sites
+            .iter()
+            .map(|(module, svma)| Arm {
+                module: *module,
+                svma: *svma,
+                plan: WindowPlan {
+                    delay: self.random.up_to(self.options.delay),
+                    strategy: self.options.strategy,
+                    end_early: true,
+                },
+            })
+            .collect();
+        if !plans.is_empty() {
+            self.target.arm(&plans);
+        }
+    }
+
+    /// Brings the allowance and the counts up to date; whether there is budget.
+    fn account(&mut self) -> bool {
+        let thread_time = self.target.thread_time();
+        let allowance = self.options.budget.allowance(thread_time);
+        self.target.allow(allowance);
+        self.counts.thread_time = thread_time;
+        self.counts.held = self.target.held();
+        self.counts.held < allowance
+    }
+
+    fn tick(&mut self, now: Duration) {
+        let affordable = self.account();
+        let passed = now.saturating_sub(self.last_tick).as_secs_f64();
+        self.last_tick = now;
+        self.next_tick = now + TICK;
+        if self.sampler.is_full() && now >= self.next_redraw {
+            self.next_redraw = now + REDRAW_EVERY;
+            self.target.disarm_all();
+            self.sampler.disarmed();
+        }
+        let sites = self.sampler.tick(passed, affordable);
+        self.arm(&sites);
+        self.count();
+    }
+
+    fn count(&mut self) {
+        let (total, armed, sampled) = self.sampler.counts();
+        self.counts.sites = SiteCounts {
+            total,
+            armed,
+            sampled,
+        };
+        self.counts.losses.merge(&self.target.take_losses());
+        self.counts.held = self.target.held();
+    }
+
+    fn passed(&mut self, module: ModuleId, svma: Svma, loss: Loss) {
+        self.counts.samples += 1;
+        self.counts.losses.add(loss);
+        match loss {
+            Loss::Alone => self.sampler.alone(module, svma),
+            Loss::TooManyWindows => self.sampler.deferred(module, svma),
+            Loss::OverBudget => self.sampler.over_budget(module, svma),
+            _ => self.sampler.sampled(module, svma),
+        }
+    }
+
+    fn window_ended(&mut self, record: &WindowRecord) {
+        self.counts.samples += 1;
+        self.counts.windows += 1;
+        for loss in &record.losses {
+            self.counts.losses.add(*loss);
+        }
+        self.sampler.sampled(record.module, record.svma);
+        let sites = self.sampler.window_ended();
+        self.arm(&sites);
+    }
+
+    /// Something was seen in a window: both threads stand, or the sampled one.
+    fn collided(&mut self, record: WindowRecord, sink: &mut dyn Sink) {
+        let other = match &record.hit {
+            None => None,
+            Some(hit) => match confirm(self.target, &record, hit) {
+                Ok(confirmed) => {
+                    let name = self.target.thread_name(hit.task);
+                    let stack = self.stack_of_hit(hit, confirmed.pc);
+                    Some((confirmed, name, stack))
+                }
+                Err(loss) => {
+                    self.counts.losses.add(loss);
+                    self.target.dismiss(record.id);
+                    return;
+                }
+            },
+        };
+        let collision = Collision {
+            sampled: (
+                self.target.thread_name(record.task),
+                self.target.stack(record.task, &record.registers),
+            ),
+            other,
+            region: self.target.region(record.bytes.start),
+            modules: self.target.modules(),
+            sampled_instruction: decode(self.target, record.pc),
+            record,
+        };
+        self.target.release(collision.record.id);
+        self.window_ended(&collision.record);
+        sink.collision(collision);
+    }
+
+    /// The stack of a task that made its access: unwound from where it is now,
+    /// told from where the access was.
+    fn stack_of_hit(&mut self, hit: &Hit, pc: Avma) -> Vec<Avma> {
+        let mut stack = self.target.stack(hit.task, &hit.registers);
+        // A call that made the access has its own frame behind the callee's.
+        let called = |back: &Avma| (1..=15).contains(&back.0.wrapping_sub(pc.0));
+        if stack.get(1).is_some_and(called) {
+            stack.remove(0);
+        }
+        match stack.first_mut() {
+            Some(top) => *top = pc,
+            None => stack.push(pc),
+        }
+        stack
+    }
+}

@@ -1,0 +1,586 @@
+//! The window driver: Figure 2 of the DataCollider paper, written once for every
+//! backend and for several windows at a time.
+//!
+//! A window opens when a task reaches an armed site: its bytes are read, and
+//! watched in every other task. It is over when its delay is, when nobody else
+//! can make progress, when the bytes changed, or when a hit was accepted. Then
+//! the watches are cleared *before* the task is let go, and hits that fired
+//! before that but were not delivered yet are waited for: the machine counts
+//! what fired, so nothing is guessed. A slot is used again only when nothing of
+//! its last window is under way any more; together with the window's number in
+//! each hit this keeps stale traps out of later windows.
+
+mod open;
+
+use crate::machine::Company;
+use crate::{Arm, Event, Machine, Module, Stop, Target, TargetError, WatchFor};
+use open::{OpenWindow, Phase, Slot};
+use redhanded_image::Instruction;
+use redhanded_model::{
+    AccessKind, Avma, Bytes, Hit, Loss, Losses, Region, Registers, SpaceId, TaskId, ThreadName,
+    Unseen, WindowEnd, WindowId, pieces,
+};
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How often the bytes are re-read while a window is open.
+const REREAD_EVERY: Duration = Duration::from_micros(100);
+/// When the first look at whether anybody can make progress is taken.
+const STALL_CHECK_AFTER: Duration = Duration::from_micros(200);
+/// How long hits that fired are waited for after a window.
+const DRAIN_FOR: Duration = Duration::from_millis(2);
+/// The widest run that debug registers are tried for.
+const WIDEST_WATCH: u64 = 32;
+/// The widest run of a string instruction that is re-read.
+const WIDEST_READ: u64 = 4096;
+
+/// Drives windows over a [`Machine`], which makes it a [`Target`].
+pub struct Driver<M: Machine> {
+    machine: M,
+    armed: HashMap<u64, Arm>,
+    open: Vec<OpenWindow>,
+    slots: Vec<Slot>,
+    events: VecDeque<Event>,
+    next_window: u64,
+    allowance: Duration,
+    held: Duration,
+    losses: Losses,
+}
+
+impl<M: Machine> Driver<M> {
+    /// Drives windows over `machine`.
+    pub fn new(machine: M) -> Self {
+        let slots = (0..machine.watches()).map(|_| Slot::default()).collect();
+        Self {
+            machine,
+            armed: HashMap::new(),
+            open: Vec::new(),
+            slots,
+            events: VecDeque::new(),
+            next_window: 1,
+            allowance: Duration::ZERO,
+            held: Duration::ZERO,
+            losses: Losses::default(),
+        }
+    }
+
+    /// The machine below.
+    pub fn machine(&mut self) -> &mut M {
+        &mut self.machine
+    }
+
+    /// Cuts every window short and gives the machine back.
+    pub fn into_machine(mut self) -> M {
+        self.cut_all();
+        self.machine
+    }
+
+    fn cut_all(&mut self) {
+        while let Some(window) = self.open.pop() {
+            self.unwatch(&window);
+            self.held += window.held(self.machine.now());
+            for task in window.standing() {
+                self.machine.resume(task);
+            }
+        }
+    }
+
+    /// A site fired.
+    fn sampled(&mut self, task: TaskId, registers: Registers) {
+        let pc = Avma(registers.rip);
+        let Some(arm) = self.armed.remove(&pc.0) else {
+            // Another task got there first and the byte is gone: not a sample.
+            self.machine.resume(task);
+            return;
+        };
+        let arrived = self.machine.now();
+        match self.open_window(task, registers, arm) {
+            Ok(()) => {}
+            Err(loss) => {
+                self.machine.resume(task);
+                self.held += self.machine.now().saturating_sub(arrived);
+                self.events.push_back(Event::Passed {
+                    module: arm.module,
+                    svma: arm.svma,
+                    loss,
+                });
+            }
+        }
+    }
+
+    fn open_window(&mut self, task: TaskId, registers: Registers, arm: Arm) -> Result<(), Loss> {
+        let left = self.allowance.saturating_sub(self.committed());
+        if left.is_zero() {
+            return Err(Loss::OverBudget);
+        }
+        let pc = Avma(registers.rip);
+        let (bytes, kind) = self
+            .sampled_access(pc, &registers)
+            .ok_or(Loss::UnreadableOperand)?;
+        let company = self.machine.company(task, bytes);
+        let tasks = match company {
+            Company::Alone => return Err(Loss::Alone),
+            Company::Tasks(tasks) => tasks,
+            Company::Strangers => 0,
+        };
+        // Two tasks that stand at the same time cannot collide with each other:
+        // at least half of the tasks stay free to walk into a watch. In
+        // particular a task that is about to touch bytes under watch goes on,
+        // and is caught doing it.
+        if !self.open.is_empty() && self.open.len() >= tasks.div_ceil(2).min(self.slots.len()) {
+            return Err(Loss::TooManyWindows);
+        }
+        if self.open.iter().any(|w| w.record.bytes.overlaps(bytes)) {
+            return Err(Loss::TooManyWindows);
+        }
+        let mut before = vec![0; bytes.len as usize];
+        if !self.machine.read(bytes.start, &mut before) {
+            return Err(Loss::UnreadableOperand);
+        }
+        let id = WindowId(self.next_window);
+        self.next_window += 1;
+        let mut window = OpenWindow::new(id, task, registers, arm, bytes, kind, before);
+        window.record.pc = pc;
+        window.record.space = self
+            .machine
+            .modules()
+            .iter()
+            .find(|module| module.id == arm.module)
+            .map_or(SpaceId::default(), |module| module.space);
+        if arm.plan.strategy.watches() && company != Company::Strangers {
+            self.watch(&mut window);
+        }
+        let now = self.machine.now();
+        window.opened = now;
+        window.deadline = now + arm.plan.delay.min(left);
+        self.open.push(window);
+        Ok(())
+    }
+
+    /// Time held, with what the open windows may still hold.
+    fn committed(&self) -> Duration {
+        let now = self.machine.now();
+        let ahead: Duration = self
+            .open
+            .iter()
+            .map(|window| window.deadline.saturating_sub(now))
+            .sum();
+        self.held() + ahead
+    }
+
+    /// The bytes the instruction at `pc` is about to access.
+    fn sampled_access(&mut self, pc: Avma, registers: &Registers) -> Option<(Bytes, AccessKind)> {
+        let mut code = [0u8; 15];
+        // The last instruction of a page may be followed by nothing.
+        let readable = (1..=code.len())
+            .rev()
+            .find(|len| self.machine.read(pc, &mut code[..*len]))?;
+        let instruction = Instruction::decode(&code[..readable], pc.0)?;
+        let access = instruction
+            .accesses()
+            .iter()
+            .filter(|access| !access.stack_engine)
+            .max_by_key(|access| access.kind.writes())?;
+        let bytes = access.bytes_before(registers)?;
+        if bytes.len == 0 || bytes.end() < bytes.start.0 {
+            return None;
+        }
+        let len = bytes.len.min(WIDEST_READ);
+        // A string instruction that runs downwards starts at the upper end.
+        let start = if registers.direction_down() {
+            bytes.end() - len
+        } else {
+            bytes.start.0
+        };
+        Some((Bytes::new(Avma(start), len), access.kind))
+    }
+
+    /// Watches the window's bytes as well as the free slots allow.
+    fn watch(&mut self, window: &mut OpenWindow) {
+        let now = self.machine.now();
+        let mut free: Vec<usize> = (0..self.slots.len())
+            .filter(|slot| self.slots[*slot].is_free(now))
+            .collect();
+        // The slot that has rested longest has the least under way.
+        free.sort_by_key(|slot| self.slots[*slot].cleared);
+        let wanted = window.watchable(WIDEST_WATCH);
+        let Some(cover) = pieces(wanted, free.len()) else {
+            window.record.losses.push(Loss::NoDebugRegister);
+            return;
+        };
+        let watch_for = if window.record.kind.writes() {
+            WatchFor::ReadsAndWrites
+        } else {
+            WatchFor::Writes
+        };
+        for (slot, piece) in free.into_iter().zip(cover) {
+            if self.machine.watch(slot, piece, watch_for, window.record.id.0) {
+                self.slots[slot].window = Some(window.record.id);
+                self.slots[slot].delivered = 0;
+                window.slots.push((slot, piece));
+            } else {
+                window.record.losses.push(Loss::Unwatched);
+            }
+        }
+    }
+
+    /// Clears the window's watches; how many hits are still under way.
+    fn unwatch(&mut self, window: &OpenWindow) -> u64 {
+        let now = self.machine.now();
+        let mut under_way = 0;
+        for (slot, _) in &window.slots {
+            if self.slots[*slot].window != Some(window.record.id) {
+                continue;
+            }
+            let fired = self.machine.unwatch(*slot);
+            let state = &mut self.slots[*slot];
+            let missing = fired.saturating_sub(state.delivered);
+            under_way += missing;
+            state.window = None;
+            state.cleared = now;
+            state.busy_until = if missing > 0 { now + DRAIN_FOR } else { now };
+        }
+        under_way
+    }
+
+    /// A watch fired.
+    fn caught(&mut self, task: TaskId, registers: Registers, number: u64, address: Avma) {
+        let found = self.open.iter().position(|window| {
+            window.record.id.0 == number && window.slots.iter().any(|(_, p)| p.start == address)
+        });
+        let Some(index) = found else {
+            self.losses.add(Loss::StaleTrap);
+            self.machine.resume(task);
+            return;
+        };
+        let window = &mut self.open[index];
+        for (slot, piece) in &window.slots {
+            if piece.start == address {
+                self.slots[*slot].delivered += 1;
+            }
+        }
+        // A second hit while the first is being looked at adds nothing.
+        if window.record.hit.is_some() || window.record.task == task {
+            self.machine.resume(task);
+            return;
+        }
+        let watched = window
+            .slots
+            .iter()
+            .find(|(_, piece)| piece.start == address)
+            .map_or(window.record.bytes, |(_, piece)| *piece);
+        let mut bytes_now = vec![0; window.record.bytes.len as usize];
+        if !self.machine.read(window.record.bytes.start, &mut bytes_now) {
+            bytes_now.clone_from(&window.record.before);
+        }
+        window.record.after.clone_from(&bytes_now);
+        window.record.hit = Some(Hit {
+            task,
+            registers,
+            watched,
+            bytes_now,
+        });
+        window.phase = Phase::Standing;
+        let mut record = window.record.clone();
+        record.end = WindowEnd::Collided;
+        record.held = window.held(self.machine.now());
+        self.events.push_back(Event::Collision(record));
+    }
+
+    /// Looks after the open windows; the time of the next look.
+    fn tend(&mut self, deadline: Duration) -> Duration {
+        let mut next = deadline;
+        let mut index = 0;
+        while index < self.open.len() {
+            let now = self.machine.now();
+            if self.tend_one(index, now) {
+                continue;
+            }
+            let window = &self.open[index];
+            next = next.min(match window.phase {
+                Phase::Waiting => window.deadline.min(now + REREAD_EVERY),
+                Phase::Draining(until) => until,
+                Phase::Standing => deadline,
+            });
+            index += 1;
+        }
+        next
+    }
+
+    /// Looks after one window; whether it is gone from the list.
+    fn tend_one(&mut self, index: usize, now: Duration) -> bool {
+        match self.open[index].phase {
+            Phase::Standing => false,
+            Phase::Draining(until) if now < until => false,
+            Phase::Draining(_) => self.finish(index),
+            Phase::Waiting => {
+                let rereads = self.open[index].plan.strategy.rereads();
+                let changed = rereads && self.reread(index);
+                let end = if changed {
+                    WindowEnd::Changed
+                } else if now >= self.open[index].deadline {
+                    WindowEnd::Elapsed
+                } else if self.is_stalled(index, now) {
+                    WindowEnd::Blocked
+                } else {
+                    return false;
+                };
+                self.open[index].record.end = end;
+                let under_way = {
+                    let window = self.open[index].clone();
+                    self.unwatch(&window)
+                };
+                // Between the last look and the clearing the bytes may have
+                // changed too: what counts is the state after nobody watches.
+                if rereads && !changed && self.reread(index) {
+                    self.open[index].record.end = WindowEnd::Changed;
+                }
+                if under_way > 0 {
+                    self.open[index].phase = Phase::Draining(self.machine.now() + DRAIN_FOR);
+                    return false;
+                }
+                self.finish(index)
+            }
+        }
+    }
+
+    /// Reads the bytes again; whether they differ from when the window opened.
+    fn reread(&mut self, index: usize) -> bool {
+        let window = &mut self.open[index];
+        let mut now = vec![0; window.record.before.len()];
+        if self.machine.read(window.record.bytes.start, &mut now) && now != window.record.before {
+            window.record.after = now;
+            return true;
+        }
+        window.record.changed()
+    }
+
+    fn is_stalled(&mut self, index: usize, now: Duration) -> bool {
+        let window = &mut self.open[index];
+        if !window.plan.end_early || now < window.opened + STALL_CHECK_AFTER {
+            return false;
+        }
+        // Twice in a row: a task may be between two system calls.
+        window.stalled = if self.machine.stalled() {
+            window.stalled + 1
+        } else {
+            0
+        };
+        window.stalled >= 2
+    }
+
+    /// Ends a window whose waiting and draining are over. Whether it is gone.
+    fn finish(&mut self, index: usize) -> bool {
+        let now = self.machine.now();
+        let window = &mut self.open[index];
+        if window.plan.strategy.rereads() && window.record.changed() {
+            window.phase = Phase::Standing;
+            window.record.held = window.held(now);
+            let record = window.record.clone();
+            self.events.push_back(Event::Collision(record));
+            return false;
+        }
+        let mut window = self.open.swap_remove(index);
+        window.record.held = window.held(now);
+        self.held += window.record.held;
+        window.record.after.clone_from(&window.record.before);
+        self.machine.resume(window.record.task);
+        self.events.push_back(Event::Window(window.record));
+        true
+    }
+
+    fn task_gone(&mut self, task: TaskId) {
+        if let Some(index) = self.open.iter().position(|w| w.record.task == task) {
+            let mut window = self.open.swap_remove(index);
+            self.unwatch(&window);
+            window.record.end = WindowEnd::Cut;
+            window.record.held = window.held(self.machine.now());
+            self.held += window.record.held;
+            window.record.losses.push(Loss::ThreadGone);
+            if let Some(hit) = &window.record.hit {
+                self.machine.resume(hit.task);
+            }
+            self.events.push_back(Event::Window(window.record));
+        }
+        for window in &mut self.open {
+            if window.record.hit.as_ref().is_some_and(|hit| hit.task == task) {
+                window.record.hit = None;
+                window.phase = Phase::Waiting;
+            }
+        }
+    }
+
+    fn handle(&mut self, stop: Stop) {
+        match stop {
+            Stop::Breakpoint { task, registers } => self.sampled(task, registers),
+            Stop::Watch {
+                task,
+                registers,
+                number,
+                address,
+            } => self.caught(task, registers, number, address),
+            Stop::TaskGone(task) => self.task_gone(task),
+            Stop::ModulesChanged => {
+                let modules = self.machine.modules();
+                self.armed
+                    .retain(|_, arm| modules.iter().any(|m| m.id == arm.module));
+                self.events.push_back(Event::ModulesChanged);
+            }
+            Stop::Company => self.events.push_back(Event::Company),
+            Stop::Replaced => {
+                self.armed.clear();
+                self.open.clear();
+                for slot in &mut self.slots {
+                    *slot = Slot::default();
+                }
+                self.events.push_back(Event::ModulesChanged);
+            }
+            Stop::Interrupted { signal, by_process } => {
+                self.events
+                    .push_back(Event::Interrupted { signal, by_process });
+            }
+            Stop::Ended(ending) => {
+                for window in std::mem::take(&mut self.open) {
+                    self.held += window.held(self.machine.now());
+                    let mut record = window.record;
+                    record.end = WindowEnd::Cut;
+                    record.hit = None;
+                    record.after.clone_from(&record.before);
+                    record.losses.push(Loss::ThreadGone);
+                    self.events.push_back(Event::Window(record));
+                }
+                self.events.push_back(Event::Ended(ending));
+            }
+            Stop::Deadline => {}
+        }
+    }
+}
+
+impl<M: Machine> Target for Driver<M> {
+    fn now(&self) -> Duration {
+        self.machine.now()
+    }
+
+    fn modules(&self) -> Vec<Arc<Module>> {
+        self.machine.modules().to_vec()
+    }
+
+    fn arm(&mut self, sites: &[Arm]) {
+        let mut wanted: Vec<(Arm, Avma, u8)> = Vec::with_capacity(sites.len());
+        for arm in sites {
+            let module = self.machine.modules().iter().find(|m| m.id == arm.module);
+            let Some(module) = module else { continue };
+            let expected = module.image.as_ref().map_or_else(
+                || Some(0),
+                |image| image.bytes_at(arm.svma, 1)?.first().copied(),
+            );
+            let avma = module.avma(arm.svma);
+            if let Some(expected) = expected
+                && !self.armed.contains_key(&avma.0)
+            {
+                wanted.push((*arm, avma, expected));
+            }
+        }
+        let places: Vec<(Avma, u8)> = wanted.iter().map(|(_, avma, byte)| (*avma, *byte)).collect();
+        let done = self.machine.set_breakpoints(&places);
+        for ((arm, avma, _), done) in wanted.into_iter().zip(done) {
+            if done {
+                self.armed.insert(avma.0, arm);
+            } else {
+                self.events.push_back(Event::NotArmed {
+                    module: arm.module,
+                    svma: arm.svma,
+                });
+            }
+        }
+    }
+
+    fn disarm_all(&mut self) {
+        self.machine.clear_breakpoints();
+        self.armed.clear();
+    }
+
+    fn allow(&mut self, held: Duration) {
+        self.allowance = held;
+    }
+
+    fn wait(&mut self, deadline: Duration) -> Result<Event, TargetError> {
+        loop {
+            if let Some(event) = self.events.pop_front() {
+                return Ok(event);
+            }
+            let next = self.tend(deadline);
+            if !self.events.is_empty() {
+                continue;
+            }
+            let stop = self.machine.next_stop(next)?;
+            if stop == Stop::Deadline && self.machine.now() >= deadline {
+                return Ok(Event::Deadline);
+            }
+            self.handle(stop);
+        }
+    }
+
+    fn release(&mut self, window: WindowId) {
+        let Some(index) = self.open.iter().position(|w| w.record.id == window) else {
+            return;
+        };
+        let mut window = self.open.swap_remove(index);
+        self.unwatch(&window);
+        window.record.held = window.held(self.machine.now());
+        self.held += window.record.held;
+        for task in window.standing() {
+            self.machine.resume(task);
+        }
+    }
+
+    fn dismiss(&mut self, window: WindowId) {
+        let Some(window) = self.open.iter_mut().find(|w| w.record.id == window) else {
+            return;
+        };
+        if let Some(hit) = window.record.hit.take() {
+            // What the dismissed access wrote is no change of unknown origin.
+            window.record.after.clone_from(&window.record.before);
+            window.phase = Phase::Waiting;
+            self.machine.resume(hit.task);
+        }
+    }
+
+    fn stack(&mut self, task: TaskId, registers: &Registers) -> Vec<Avma> {
+        self.machine.stack(task, registers)
+    }
+
+    fn region(&mut self, address: Avma) -> Region {
+        self.machine.region(address)
+    }
+
+    fn thread_name(&self, task: TaskId) -> ThreadName {
+        self.machine.thread_name(task)
+    }
+
+    fn read(&mut self, address: Avma, buffer: &mut [u8]) -> bool {
+        self.machine.read(address, buffer)
+    }
+
+    fn instruction_before(&mut self, address: Avma) -> Option<Avma> {
+        self.machine.instruction_before(address)
+    }
+
+    fn thread_time(&mut self) -> Duration {
+        self.machine.thread_time()
+    }
+
+    fn held(&self) -> Duration {
+        let now = self.machine.now();
+        self.held + self.open.iter().map(|w| w.held(now)).sum::<Duration>()
+    }
+
+    fn take_losses(&mut self) -> Losses {
+        std::mem::take(&mut self.losses)
+    }
+
+    fn unseen(&self) -> Vec<Unseen> {
+        self.machine.unseen()
+    }
+}

@@ -1,0 +1,112 @@
+//! The state of one open window, and of one debug register.
+
+use crate::Arm;
+use redhanded_model::{
+    AccessKind, Avma, Bytes, Registers, SpaceId, TaskId, WindowEnd, WindowId, WindowPlan,
+    WindowRecord,
+};
+use std::time::Duration;
+
+/// What a window is doing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Phase {
+    /// Waiting for somebody, or for its delay to pass.
+    Waiting,
+    /// Unwatched; hits that fired before that are waited for until then.
+    Draining(Duration),
+    /// Something was seen; its tasks stand until they are released.
+    Standing,
+}
+
+/// A window that has not ended.
+#[derive(Clone, Debug)]
+pub struct OpenWindow {
+    pub record: WindowRecord,
+    pub plan: WindowPlan,
+    pub slots: Vec<(usize, Bytes)>,
+    pub opened: Duration,
+    pub deadline: Duration,
+    pub phase: Phase,
+    pub stalled: u32,
+}
+
+impl OpenWindow {
+    pub fn new(
+        id: WindowId,
+        task: TaskId,
+        registers: Registers,
+        arm: Arm,
+        bytes: Bytes,
+        kind: AccessKind,
+        before: Vec<u8>,
+    ) -> Self {
+        Self {
+            record: WindowRecord {
+                id,
+                space: SpaceId::default(),
+                module: arm.module,
+                svma: arm.svma,
+                pc: Avma(registers.rip),
+                task,
+                registers,
+                bytes,
+                kind,
+                after: before.clone(),
+                before,
+                hit: None,
+                end: WindowEnd::Elapsed,
+                held: Duration::ZERO,
+                losses: Vec::new(),
+            },
+            plan: arm.plan,
+            slots: Vec::new(),
+            opened: Duration::ZERO,
+            deadline: Duration::ZERO,
+            phase: Phase::Waiting,
+            stalled: 0,
+        }
+    }
+
+    /// How long its task has been standing.
+    pub fn held(&self, now: Duration) -> Duration {
+        now.saturating_sub(self.opened)
+    }
+
+    /// The tasks that stand because of it.
+    pub fn standing(&self) -> Vec<TaskId> {
+        let hit = self.record.hit.as_ref().map(|hit| hit.task);
+        std::iter::once(self.record.task).chain(hit).collect()
+    }
+
+    /// The part of its bytes that registers are to watch: all of them, or for a
+    /// long string instruction a stretch that moves from window to window.
+    pub fn watchable(&self, widest: u64) -> Bytes {
+        let bytes = self.record.bytes;
+        if bytes.len <= widest {
+            return bytes;
+        }
+        let first = bytes.start.0.next_multiple_of(8);
+        let places = (bytes.end().saturating_sub(first + widest)) / 8 + 1;
+        let start = first + 8 * (self.record.id.0 % places);
+        Bytes::new(Avma(start), widest.min(bytes.end() - start))
+    }
+}
+
+/// A debug register.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Slot {
+    /// The window that uses it.
+    pub window: Option<WindowId>,
+    /// Hits of that window that were delivered.
+    pub delivered: u64,
+    /// When it was cleared last.
+    pub cleared: Duration,
+    /// Until when hits of its last window may still come.
+    pub busy_until: Duration,
+}
+
+impl Slot {
+    pub fn is_free(&self, now: Duration) -> bool {
+        self.window.is_none() && now >= self.busy_until
+    }
+}

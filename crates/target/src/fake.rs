@@ -1,0 +1,415 @@
+//! A scripted machine: tasks that access memory step by step in virtual time.
+//!
+//! Most tests of `detect` run on it. It is deterministic, its instructions are
+//! real x86-64 ones (so decoding and confirmation are the real thing), and it
+//! has what matters of a real machine: debug registers, tasks that run while
+//! others stand, locks that block, and on request traps that come too late.
+
+use crate::machine::Company;
+use crate::{Ending, Machine, Module, Stop, TargetError, WatchFor};
+use redhanded_model::{
+    AccessKind, Avma, Bytes, ModuleId, Region, Register, Registers, Site, SpaceId, Svma, TaskId,
+    ThreadName, Unseen,
+};
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Where the fake module's code begins.
+const TEXT: u64 = 0x1_0000;
+/// Room for one instruction.
+const STRIDE: u64 = 16;
+
+/// One thing a task does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Step {
+    /// Accesses memory by the instruction of this site.
+    Access {
+        /// The site, as [`Fake::site`] gave it.
+        site: usize,
+        /// Where.
+        at: u64,
+        /// What it stores or adds.
+        value: u64,
+    },
+    /// Takes a lock, waiting for it.
+    Lock(u32),
+    /// Gives a lock back.
+    Unlock(u32),
+    /// Computes for this long.
+    Work(Duration),
+}
+
+#[derive(Clone, Debug)]
+struct FakeTask {
+    id: TaskId,
+    steps: Vec<Step>,
+    next: usize,
+    rounds: u64,
+    ready: Duration,
+    stopped: bool,
+    /// It stands on a site whose breakpoint it has seen.
+    passed: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct FakeSite {
+    kind: AccessKind,
+    size: u64,
+    locked: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct FakeWatch {
+    bytes: Bytes,
+    watch_for: WatchFor,
+    number: u64,
+    fired: u64,
+}
+
+/// A scripted machine.
+pub struct Fake {
+    now: Duration,
+    sites: Vec<FakeSite>,
+    tasks: Vec<FakeTask>,
+    memory: HashMap<u64, u8>,
+    breakpoints: HashSet<u64>,
+    watches: Vec<Option<FakeWatch>>,
+    locks: HashMap<u32, TaskId>,
+    injected: VecDeque<Stop>,
+    module: Vec<Arc<Module>>,
+    step_time: Duration,
+}
+
+impl Default for Fake {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Fake {
+    /// A machine with four debug registers and nothing to do.
+    #[must_use]
+    pub fn new() -> Self {
+        let module = Module {
+            id: ModuleId(0),
+            space: SpaceId(1),
+            name: "fake".to_owned(),
+            bias: TEXT,
+            range: TEXT..TEXT * 0x1000,
+            image: None,
+        };
+        Self {
+            now: Duration::ZERO,
+            sites: Vec::new(),
+            tasks: Vec::new(),
+            memory: HashMap::new(),
+            breakpoints: HashSet::new(),
+            watches: vec![None; 4],
+            locks: HashMap::new(),
+            injected: VecDeque::new(),
+            module: vec![Arc::new(module)],
+            step_time: Duration::from_micros(1),
+        }
+    }
+
+    /// Adds an instruction that does this to `size` bytes; its number.
+    pub fn site(&mut self, kind: AccessKind, size: u64, locked: bool) -> usize {
+        let number = self.sites.len();
+        let site = FakeSite { kind, size, locked };
+        self.sites.push(site);
+        let pc = TEXT + number as u64 * STRIDE;
+        for (offset, byte) in encode(site).into_iter().enumerate() {
+            self.memory.insert(pc + offset as u64, byte);
+        }
+        number
+    }
+
+    /// All instructions as sites of the fake module, whose numbers are their
+    /// addresses divided by 16.
+    #[must_use]
+    pub fn sampling_set(&self) -> Vec<Site> {
+        let sites = self.sites.iter().enumerate();
+        sites
+            .map(|(number, site)| Site {
+                svma: Svma(number as u64 * STRIDE),
+                function: number as u32,
+                size: site.size as u16,
+                kind: site.kind,
+            })
+            .collect()
+    }
+
+    /// Adds a task that goes through `steps` so many times.
+    pub fn task(&mut self, steps: Vec<Step>, rounds: u64) -> TaskId {
+        let id = TaskId(100 + self.tasks.len() as u32);
+        self.tasks.push(FakeTask {
+            id,
+            steps,
+            next: 0,
+            rounds,
+            ready: Duration::ZERO,
+            stopped: false,
+            passed: false,
+        });
+        id
+    }
+
+    /// Makes a task report a watch hit it did not have: it stands right behind
+    /// the instruction of `site`, whose operand was at `at`.
+    pub fn inject_hit(&mut self, task: TaskId, site: usize, at: u64, number: u64, watched: Avma) {
+        let mut registers = self.registers_at(site, at, 0);
+        registers.rip += encode(self.sites[site]).len() as u64;
+        self.injected.push_back(Stop::Watch {
+            task,
+            registers,
+            number,
+            address: watched,
+        });
+    }
+
+    /// The bytes of memory at `address`.
+    #[must_use]
+    pub fn value(&self, address: u64, size: u64) -> u64 {
+        (0..size.min(8)).rev().fold(0, |value, offset| {
+            value << 8 | u64::from(self.memory.get(&(address + offset)).copied().unwrap_or(0))
+        })
+    }
+
+    fn registers_at(&self, site: usize, at: u64, value: u64) -> Registers {
+        let mut registers = Registers {
+            rip: TEXT + site as u64 * STRIDE,
+            system_call: -1,
+            ..Registers::default()
+        };
+        registers.gpr[Register::Rdi as usize] = at;
+        registers.gpr[Register::Rax as usize] = value;
+        registers
+    }
+
+    /// The task that runs next, if one can.
+    fn runnable(&self) -> Option<usize> {
+        (0..self.tasks.len())
+            .filter(|index| self.can_run(*index))
+            .min_by_key(|index| self.tasks[*index].ready)
+    }
+
+    fn can_run(&self, index: usize) -> bool {
+        let task = &self.tasks[index];
+        if task.stopped || task.rounds == 0 || task.steps.is_empty() {
+            return false;
+        }
+        match task.steps[task.next] {
+            Step::Lock(lock) => !self.locks.contains_key(&lock),
+            _ => true,
+        }
+    }
+
+    /// Lets a task do its next step; what comes of it.
+    fn step(&mut self, index: usize) -> Option<Stop> {
+        let task = &mut self.tasks[index];
+        self.now = self.now.max(task.ready);
+        task.ready = self.now + self.step_time;
+        let (id, step) = (task.id, task.steps[task.next]);
+        let mut stop = None;
+        match step {
+            Step::Lock(lock) => drop(self.locks.insert(lock, id)),
+            Step::Unlock(lock) => drop(self.locks.remove(&lock)),
+            Step::Work(time) => task.ready = self.now + time,
+            Step::Access { site, at, value } => {
+                let pc = TEXT + site as u64 * STRIDE;
+                if !task.passed && self.breakpoints.remove(&pc) {
+                    task.stopped = true;
+                    task.passed = true;
+                    return Some(Stop::Breakpoint {
+                        task: id,
+                        registers: self.registers_at(site, at, value),
+                    });
+                }
+                task.passed = false;
+                stop = self.access(index, site, at, value);
+            }
+        }
+        let task = &mut self.tasks[index];
+        task.next += 1;
+        if task.next == task.steps.len() {
+            task.next = 0;
+            task.rounds -= 1;
+        }
+        stop
+    }
+
+    fn access(&mut self, index: usize, site: usize, at: u64, value: u64) -> Option<Stop> {
+        let FakeSite { kind, size, .. } = self.sites[site];
+        let new = match kind {
+            AccessKind::Read => None,
+            AccessKind::Write => Some(value),
+            AccessKind::Update => Some(self.value(at, size).wrapping_add(value)),
+        };
+        if let Some(new) = new {
+            for (offset, byte) in (0..size).zip(new.to_le_bytes()) {
+                self.memory.insert(at + offset, byte);
+            }
+        }
+        let touched = Bytes::new(Avma(at), size);
+        let watch = self.watches.iter_mut().flatten().find(|watch| {
+            watch.bytes.overlaps(touched)
+                && (kind.writes() || watch.watch_for == WatchFor::ReadsAndWrites)
+        })?;
+        watch.fired += 1;
+        let (number, address) = (watch.number, watch.bytes.start);
+        let task = &mut self.tasks[index];
+        task.stopped = true;
+        let task = task.id;
+        let mut registers = self.registers_at(site, at, value);
+        registers.rip += encode(self.sites[site]).len() as u64;
+        Some(Stop::Watch {
+            task,
+            registers,
+            number,
+            address,
+        })
+    }
+}
+
+/// The instruction of a site: its operand is `[rdi]`, its register rax.
+fn encode(site: FakeSite) -> Vec<u8> {
+    let mut code = Vec::new();
+    if site.locked {
+        code.push(0xf0);
+    }
+    match site.size {
+        2 => code.push(0x66),
+        8 => code.push(0x48),
+        _ => {}
+    }
+    let narrow = u8::from(site.size != 1);
+    code.push(match site.kind {
+        AccessKind::Read => 0x8a,
+        AccessKind::Write => 0x88,
+        AccessKind::Update => 0x00,
+    } | narrow);
+    code.push(0x07);
+    code
+}
+
+impl Machine for Fake {
+    fn now(&self) -> Duration {
+        self.now
+    }
+
+    fn next_stop(&mut self, deadline: Duration) -> Result<Stop, TargetError> {
+        if let Some(stop) = self.injected.pop_front() {
+            if let Stop::Watch { task, .. } = &stop {
+                let id = *task;
+                for task in self.tasks.iter_mut().filter(|task| task.id == id) {
+                    task.stopped = true;
+                }
+            }
+            return Ok(stop);
+        }
+        loop {
+            let Some(index) = self.runnable() else {
+                if self.tasks.iter().all(|task| task.rounds == 0) {
+                    return Ok(Stop::Ended(Ending::Exited(0)));
+                }
+                self.now = self.now.max(deadline);
+                return Ok(Stop::Deadline);
+            };
+            if self.tasks[index].ready > deadline {
+                self.now = self.now.max(deadline);
+                return Ok(Stop::Deadline);
+            }
+            if let Some(stop) = self.step(index) {
+                return Ok(stop);
+            }
+        }
+    }
+
+    fn set_breakpoints(&mut self, sites: &[(Avma, u8)]) -> Vec<bool> {
+        self.breakpoints.extend(sites.iter().map(|(avma, _)| avma.0));
+        vec![true; sites.len()]
+    }
+
+    fn clear_breakpoints(&mut self) {
+        self.breakpoints.clear();
+    }
+
+    fn watches(&self) -> usize {
+        self.watches.len()
+    }
+
+    fn watch(&mut self, slot: usize, bytes: Bytes, watch_for: WatchFor, number: u64) -> bool {
+        self.watches[slot] = Some(FakeWatch {
+            bytes,
+            watch_for,
+            number,
+            fired: 0,
+        });
+        true
+    }
+
+    fn unwatch(&mut self, slot: usize) -> u64 {
+        self.watches[slot].take().map_or(0, |watch| watch.fired)
+    }
+
+    fn resume(&mut self, id: TaskId) {
+        for task in self.tasks.iter_mut().filter(|task| task.id == id) {
+            task.stopped = false;
+            task.ready = self.now;
+        }
+    }
+
+    fn read(&mut self, address: Avma, buffer: &mut [u8]) -> bool {
+        for (offset, byte) in buffer.iter_mut().enumerate() {
+            let at = address.0 + offset as u64;
+            *byte = self.memory.get(&at).copied().unwrap_or(0);
+        }
+        true
+    }
+
+    fn company(&mut self, task: TaskId, _bytes: Bytes) -> Company {
+        let others = self.tasks.iter().filter(|t| t.id != task && t.rounds > 0);
+        match others.count() {
+            0 => Company::Alone,
+            others => Company::Tasks(others),
+        }
+    }
+
+    fn stalled(&mut self) -> bool {
+        self.runnable().is_none()
+    }
+
+    fn modules(&self) -> &[Arc<Module>] {
+        &self.module
+    }
+
+    fn stack(&mut self, _task: TaskId, registers: &Registers) -> Vec<Avma> {
+        vec![Avma(registers.rip)]
+    }
+
+    fn region(&mut self, _address: Avma) -> Region {
+        Region::Heap
+    }
+
+    fn thread_name(&self, task: TaskId) -> ThreadName {
+        ThreadName {
+            tid: task.0,
+            name: format!("task-{}", task.0),
+        }
+    }
+
+    fn instruction_before(&mut self, address: Avma) -> Option<Avma> {
+        let pc = (address.0 - 1) / STRIDE * STRIDE;
+        let site = self.sites.get(((pc - TEXT) / STRIDE) as usize)?;
+        (pc + encode(*site).len() as u64 == address.0).then_some(Avma(pc))
+    }
+
+    fn thread_time(&mut self) -> Duration {
+        self.now
+    }
+
+    fn unseen(&self) -> Vec<Unseen> {
+        Vec::new()
+    }
+}

@@ -1,0 +1,101 @@
+//! The files of a target, opened once and kept over repeated runs.
+
+use redhanded_image::Image;
+use redhanded_model::{Site, Unseen};
+use std::collections::HashMap;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// A site that may be drawn, with its weight in the draw.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Weighted {
+    /// The site.
+    pub site: Site,
+    /// How much likelier than an ordinary site it is drawn.
+    pub weight: f64,
+}
+
+/// The sites of one file that the user wants sampled.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Selected {
+    /// Them.
+    pub sites: Vec<Weighted>,
+    /// Why there are none, if there are none.
+    pub why_none: Option<String>,
+}
+
+/// What a file's identity is on disk: a rebuilt one is another file.
+type FileKey = (PathBuf, u64, u64, i64, i64);
+
+type Select = dyn Fn(&Arc<Image>) -> Selected + Send + Sync;
+
+/// Opened images and their selected sites.
+pub struct Images {
+    opened: Mutex<HashMap<FileKey, Entry>>,
+    select: Box<Select>,
+}
+
+#[derive(Clone)]
+struct Entry {
+    image: Result<Arc<Image>, String>,
+    selected: Option<Arc<Selected>>,
+}
+
+impl Images {
+    /// An empty store; `select` picks the sites of each image once.
+    #[must_use]
+    pub fn new(select: impl Fn(&Arc<Image>) -> Selected + Send + Sync + 'static) -> Self {
+        Self {
+            opened: Mutex::new(HashMap::new()),
+            select: Box::new(select),
+        }
+    }
+
+    /// The image at `path`.
+    ///
+    /// # Errors
+    /// Why it cannot be used.
+    pub fn open(&self, path: &Path) -> Result<Arc<Image>, Unseen> {
+        let unseen = |why: String| Unseen {
+            what: path.display().to_string(),
+            why,
+        };
+        let key = key(path).ok_or_else(|| unseen("cannot be opened".to_owned()))?;
+        let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
+        let entry = opened.entry(key).or_insert_with(|| Entry {
+            image: Image::open(path).map(Arc::new).map_err(|e| e.to_string()),
+            selected: None,
+        });
+        entry.image.clone().map_err(unseen)
+    }
+
+    /// The selected sites of `image`, indexed on first use.
+    #[must_use]
+    pub fn sites(&self, image: &Arc<Image>) -> Arc<Selected> {
+        let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
+        let entry = opened
+            .values_mut()
+            .find(|entry| entry.image.as_ref().is_ok_and(|i| Arc::ptr_eq(i, image)));
+        match entry {
+            Some(entry) => Arc::clone(
+                entry
+                    .selected
+                    .get_or_insert_with(|| Arc::new((self.select)(image))),
+            ),
+            None => Arc::new((self.select)(image)),
+        }
+    }
+}
+
+fn key(path: &Path) -> Option<FileKey> {
+    let data = fs::metadata(path).ok()?;
+    Some((
+        path.to_owned(),
+        data.dev(),
+        data.ino(),
+        data.mtime(),
+        data.mtime_nsec(),
+    ))
+}

@@ -1,0 +1,170 @@
+//! The primitives a window is made of.
+
+use crate::{Module, WatchFor};
+use redhanded_model::{Avma, Bytes, Region, Registers, TaskId, ThreadName, Unseen};
+use std::sync::Arc;
+use std::time::Duration;
+use thiserror::Error;
+
+/// Why a target cannot be started or driven.
+#[derive(Debug, Error)]
+pub enum TargetError {
+    /// There is no such program.
+    #[error("cannot start {program}: {why}")]
+    NotFound {
+        /// As it was asked for.
+        program: String,
+        /// What is wrong.
+        why: String,
+    },
+    /// There is one, but it cannot be run or not be looked at.
+    #[error("cannot run {program}: {why}")]
+    NotRunnable {
+        /// As it was asked for.
+        program: String,
+        /// What is wrong and what to do.
+        why: String,
+    },
+    /// The system refused something.
+    #[error("{action}: {source}")]
+    System {
+        /// What was tried, with what to do about a refusal.
+        action: String,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// What was asked for is not possible on this machine.
+    #[error("{0}")]
+    Unsupported(String),
+}
+
+/// How a target ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Ending {
+    /// It exited with this status.
+    Exited(i32),
+    /// A signal killed it; whether it dumped core.
+    Killed {
+        /// The signal.
+        signal: i32,
+        /// Whether there is a core file.
+        core: bool,
+    },
+    /// It lives on without us.
+    LeftRunning,
+}
+
+/// Why a machine stopped, or what it noticed.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Stop {
+    /// A task reached an armed site. The byte is removed already and the pc
+    /// stands on the instruction.
+    Breakpoint {
+        /// Who.
+        task: TaskId,
+        /// Its registers before the access.
+        registers: Registers,
+    },
+    /// A task touched watched bytes.
+    Watch {
+        /// Who.
+        task: TaskId,
+        /// Its registers after the access.
+        registers: Registers,
+        /// The number given when the watch was set.
+        number: u64,
+        /// Where the watch was when it fired.
+        address: Avma,
+    },
+    /// A task is gone.
+    TaskGone(TaskId),
+    /// Modules came or went. Breakpoints in those that went are forgotten.
+    ModulesChanged,
+    /// There is a second task now.
+    Company,
+    /// The target is another program now: windows, watches, breakpoints are gone.
+    Replaced,
+    /// A signal for the tool.
+    Interrupted {
+        /// Which.
+        signal: i32,
+        /// Whether a process sent it.
+        by_process: bool,
+    },
+    /// The target ended.
+    Ended(Ending),
+    /// The deadline passed.
+    Deadline,
+}
+
+/// Whether anybody could collide with a sampled access.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Company {
+    /// Nobody: one task, private memory.
+    Alone,
+    /// Other tasks that can be watched.
+    Tasks(usize),
+    /// Only others that cannot (another process through shared memory).
+    Strangers,
+}
+
+/// What the window driver needs of a backend.
+pub trait Machine {
+    /// Time since the start.
+    fn now(&self) -> Duration;
+
+    /// Runs until something happens or the deadline passes.
+    ///
+    /// # Errors
+    /// When the machine can no longer be driven.
+    fn next_stop(&mut self, deadline: Duration) -> Result<Stop, TargetError>;
+
+    /// Puts breakpoints at these addresses where the text there is what
+    /// `expected` says; tells for each whether it was done.
+    fn set_breakpoints(&mut self, sites: &[(Avma, u8)]) -> Vec<bool>;
+
+    /// Removes all breakpoints.
+    fn clear_breakpoints(&mut self);
+
+    /// How many watches can be set at once.
+    fn watches(&self) -> usize;
+
+    /// Sets a watch. Whether that worked.
+    fn watch(&mut self, slot: usize, bytes: Bytes, watch_for: WatchFor, number: u64) -> bool;
+
+    /// Clears a watch and tells how often it fired since it was set.
+    fn unwatch(&mut self, slot: usize) -> u64;
+
+    /// Lets a stopped task go on.
+    fn resume(&mut self, task: TaskId);
+
+    /// Reads memory as the program sees it: breakpoint bytes are hidden.
+    fn read(&mut self, address: Avma, buffer: &mut [u8]) -> bool;
+
+    /// Who could collide with an access of `task` to `bytes`.
+    fn company(&mut self, task: TaskId, bytes: Bytes) -> Company;
+
+    /// Whether no task can make progress but the stopped ones.
+    fn stalled(&mut self) -> bool;
+
+    /// The modules mapped now.
+    fn modules(&self) -> &[Arc<Module>];
+
+    /// The stack of a stopped task.
+    fn stack(&mut self, task: TaskId, registers: &Registers) -> Vec<Avma>;
+
+    /// Where an address is.
+    fn region(&mut self, address: Avma) -> Region;
+
+    /// A task's name.
+    fn thread_name(&self, task: TaskId) -> ThreadName;
+
+    /// The start of the instruction that ends at `address`.
+    fn instruction_before(&mut self, address: Avma) -> Option<Avma>;
+
+    /// Thread time used so far.
+    fn thread_time(&mut self) -> Duration;
+
+    /// What cannot be looked at.
+    fn unseen(&self) -> Vec<Unseen>;
+}

@@ -1,0 +1,85 @@
+//! What `/proc` tells about the threads of a process.
+
+use crate::sys::Tid;
+use std::fs;
+
+/// The name of a thread.
+pub fn name(pid: Tid, tid: Tid) -> String {
+    fs::read(format!("/proc/{pid}/task/{tid}/comm")).map_or_else(
+        |_| String::new(),
+        |bytes| String::from_utf8_lossy(&bytes).trim_end().to_owned(),
+    )
+}
+
+/// The process a thread belongs to.
+pub fn process_of(tid: Tid) -> Option<Tid> {
+    status_field(tid, "Tgid:")?.parse().ok()
+}
+
+/// Whether a signal waits to be delivered to this very thread.
+pub fn is_pending(tid: Tid, signal: i32) -> bool {
+    let Some(mask) = status_field(tid, "SigPnd:") else {
+        return false;
+    };
+    u64::from_str_radix(&mask, 16).is_ok_and(|mask| mask & (1 << (signal - 1)) != 0)
+}
+
+fn status_field(tid: Tid, field: &str) -> Option<String> {
+    let status = fs::read(format!("/proc/{tid}/status")).ok()?;
+    let status = String::from_utf8_lossy(&status).into_owned();
+    let line = status.lines().find(|line| line.starts_with(field))?;
+    Some(line[field.len()..].trim().to_owned())
+}
+
+/// Whether a thread sleeps in a system call that only another thread's action
+/// can end: a futex without a timeout (locks, joins, conditions), or waiting for
+/// children or signals. A thread that sleeps for a time or on a file may wake by
+/// itself.
+pub fn is_blocked(pid: Tid, tid: Tid) -> bool {
+    // "running", or: number, six arguments, stack pointer, pc.
+    let Ok(text) = fs::read_to_string(format!("/proc/{pid}/task/{tid}/syscall")) else {
+        return false;
+    };
+    blocks_forever(&text)
+}
+
+fn blocks_forever(text: &str) -> bool {
+    let mut fields = text.split_whitespace();
+    let Some(number) = fields.next().and_then(|f| f.parse::<libc::c_long>().ok()) else {
+        return false;
+    };
+    let argument = |index: usize| {
+        text.split_whitespace()
+            .nth(1 + index)
+            .and_then(|f| u64::from_str_radix(f.trim_start_matches("0x"), 16).ok())
+            .unwrap_or(u64::MAX)
+    };
+    const FUTEX_COMMAND: u64 = 0x7f;
+    match number {
+        libc::SYS_futex => {
+            // WAIT, LOCK_PI, WAIT_BITSET, WAIT_REQUEUE_PI, LOCK_PI2.
+            matches!(argument(1) & FUTEX_COMMAND, 0 | 6 | 9 | 11 | 13) && argument(3) == 0
+        }
+        libc::SYS_wait4 | libc::SYS_waitid | libc::SYS_pause | libc::SYS_rt_sigsuspend => true,
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_untimed_waits_block_forever() {
+        let futex = |op: &str, timeout: &str| {
+            format!("202 0x7ffd0 {op} 0x2 {timeout} 0x0 0x0 0x7ffe 0x7fff\n")
+        };
+        assert!(blocks_forever(&futex("0x80", "0x0")));
+        assert!(blocks_forever(&futex("0x189", "0x0")));
+        assert!(!blocks_forever(&futex("0x80", "0x7ffc")));
+        assert!(!blocks_forever(&futex("0x81", "0x0")), "a wake");
+        assert!(!blocks_forever("running\n"));
+        assert!(!blocks_forever("35 0x7ffd 0x0 0x0 0x0 0x0 0x0 0x1 0x2\n"), "a sleep");
+        assert!(!blocks_forever("-1 0x7ffd 0x7fff\n"));
+    }
+}

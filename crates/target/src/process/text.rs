@@ -1,0 +1,130 @@
+//! The breakpoint bytes in a process's text: every one written is remembered,
+//! and restored only where it still stands.
+
+use redhanded_model::Avma;
+use std::collections::{BTreeMap, HashSet};
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+
+/// The one-byte trap.
+pub const INT3: u8 = 0xcc;
+const PAGE: u64 = 4096;
+
+/// Breakpoints in one address space.
+#[derive(Default)]
+pub struct Breakpoints {
+    /// Address to original byte, of all that ever stood: a thread may have
+    /// trapped, or a child have been forked, before one was removed.
+    originals: BTreeMap<u64, u8>,
+    /// Those that stand now.
+    standing: HashSet<u64>,
+}
+
+impl Breakpoints {
+    /// Writes breakpoints where the text is as expected; tells which.
+    pub fn set(&mut self, memory: &File, sites: &[(Avma, u8)]) -> Vec<bool> {
+        let mut done = vec![false; sites.len()];
+        let mut order: Vec<usize> = (0..sites.len()).collect();
+        order.sort_by_key(|index| sites[*index].0);
+        // One read and one write a page: a small program's thousands of sites
+        // are armed before its first instruction.
+        for page in order.chunk_by(|a, b| sites[*a].0.0 / PAGE == sites[*b].0.0 / PAGE) {
+            let (Some(first), Some(last)) = (page.first(), page.last()) else {
+                continue;
+            };
+            let start = sites[*first].0.0;
+            let mut text = vec![0; (sites[*last].0.0 - start + 1) as usize];
+            if memory.read_exact_at(&mut text, start).is_err() {
+                continue;
+            }
+            let mut set = Vec::new();
+            for index in page {
+                let (avma, expected) = sites[*index];
+                let byte = &mut text[(avma.0 - start) as usize];
+                if *byte == expected && expected != INT3 {
+                    set.push((*index, avma.0, *byte));
+                    *byte = INT3;
+                }
+            }
+            if memory.write_all_at(&text, start).is_ok() {
+                for (index, avma, original) in set {
+                    done[index] = true;
+                    self.standing.insert(avma);
+                    self.originals.insert(avma, original);
+                }
+            }
+        }
+        done
+    }
+
+    /// Removes the breakpoint at `address`; whether there was one.
+    pub fn remove(&mut self, memory: &File, address: u64) -> bool {
+        let stood = self.standing.remove(&address);
+        let original = self.originals.get(&address);
+        stood && original.is_some_and(|original| restore(memory, &[(address, *original)]))
+    }
+
+    /// Removes all of them.
+    pub fn clear(&mut self, memory: &File) {
+        self.restore_in(memory);
+        self.standing.clear();
+    }
+
+    /// Restores the bytes, also in another space's copy of the text. Such a copy
+    /// may have been made before breakpoints were removed that no longer stand
+    /// here, so all that ever stood are looked at.
+    pub fn restore_in(&self, memory: &File) {
+        let all: Vec<(u64, u8)> = self.originals.iter().map(|(a, o)| (*a, *o)).collect();
+        for page in all.chunk_by(|(a, _), (b, _)| a / PAGE == b / PAGE) {
+            restore(memory, page);
+        }
+    }
+
+    /// Forgets those in a range that is no longer mapped as it was.
+    pub fn forget(&mut self, range: &std::ops::Range<u64>) {
+        self.standing.retain(|address| !range.contains(address));
+        self.originals.retain(|address, _| !range.contains(address));
+    }
+
+    /// Whether one stood at `address` and is gone.
+    pub fn was_at(&self, address: u64) -> bool {
+        self.originals.contains_key(&address) && !self.standing.contains(&address)
+    }
+
+    /// Puts the original bytes back into a copy of memory.
+    pub fn hide(&self, address: u64, buffer: &mut [u8]) {
+        if self.standing.is_empty() {
+            return;
+        }
+        for (offset, byte) in buffer.iter_mut().enumerate() {
+            let at = address.wrapping_add(offset as u64);
+            if *byte == INT3
+                && self.standing.contains(&at)
+                && let Some(original) = self.originals.get(&at)
+            {
+                *byte = *original;
+            }
+        }
+    }
+}
+
+/// Restores the breakpoints of one page, where they still stand: somebody else
+/// may have put other text there meanwhile, and that stays. Whether any was.
+fn restore(memory: &File, page: &[(u64, u8)]) -> bool {
+    let (Some((start, _)), Some((last, _))) = (page.first(), page.last()) else {
+        return false;
+    };
+    let mut text = vec![0; (last - start + 1) as usize];
+    if memory.read_exact_at(&mut text, *start).is_err() {
+        return false;
+    }
+    let mut any = false;
+    for (address, original) in page {
+        let byte = &mut text[(address - start) as usize];
+        if *byte == INT3 {
+            *byte = *original;
+            any = true;
+        }
+    }
+    any && memory.write_all_at(&text, *start).is_ok()
+}
