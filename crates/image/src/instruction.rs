@@ -77,6 +77,10 @@ impl Instruction {
         instruction
     }
 
+    pub(crate) const fn raw(&self) -> &iced_x86::Instruction {
+        &self.raw
+    }
+
     /// Where it is.
     #[must_use]
     pub const fn address(&self) -> u64 {

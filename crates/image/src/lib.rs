@@ -17,6 +17,7 @@ mod layout;
 mod plt;
 mod sites;
 mod unwind;
+mod update;
 
 pub use debug::{DebugInfo, DebugSearch, How, Part, SourceFrame, Variable};
 pub use elf::{Image, ImageError, Segment};
