@@ -1,0 +1,345 @@
+//! Which modules, source files and functions are sampled, and how much each
+//! weighs: globs that a person writes.
+
+mod names;
+mod runtime;
+
+use crate::{Function, Image};
+use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
+use redhanded_model::{Excluded, Exclusions, Site, Svma};
+use std::path::Path;
+use thiserror::Error;
+
+pub use runtime::is_runtime;
+
+/// Why a selection cannot be used.
+#[derive(Debug, Error)]
+pub enum SelectionError {
+    /// A glob that does not parse.
+    #[error("bad glob '{glob}': {why}; use *, ?, [a-z] and {{a,b}}")]
+    Glob {
+        /// What was written.
+        glob: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// A weight that is none.
+    #[error("bad weight '{text}': write GLOB=NUMBER with a number from 0 up, like 'parse_*=10'")]
+    Weight {
+        /// What was written.
+        text: String,
+    },
+}
+
+/// A list of globs, some of which exclude.
+#[derive(Debug, Clone)]
+struct Globs {
+    include: GlobSet,
+    exclude: GlobSet,
+}
+
+impl Globs {
+    fn new(texts: &[String]) -> Result<Self, SelectionError> {
+        let mut include = GlobSetBuilder::new();
+        let mut exclude = GlobSetBuilder::new();
+        for text in texts {
+            match text.strip_prefix('!') {
+                Some(text) => add(&mut exclude, text)?,
+                None => add(&mut include, text)?,
+            }
+        }
+        Ok(Self {
+            include: build(&include, texts)?,
+            exclude: build(&exclude, texts)?,
+        })
+    }
+
+    fn is_empty(&self) -> bool {
+        self.include.is_empty() && self.exclude.is_empty()
+    }
+
+    /// `None` when no glob says anything about what goes by these names.
+    fn decide(&self, names: &[String]) -> Option<bool> {
+        let any = |set: &GlobSet| names.iter().any(|name| set.is_match(name));
+        if any(&self.exclude) {
+            return Some(false);
+        }
+        if self.include.is_empty() {
+            return None;
+        }
+        Some(any(&self.include))
+    }
+}
+
+fn add(set: &mut GlobSetBuilder, text: &str) -> Result<(), SelectionError> {
+    // A name without its folder is enough.
+    for form in [text.to_owned(), format!("*/{text}")] {
+        let glob = GlobBuilder::new(&form)
+            .build()
+            .map_err(|error| bad_glob(text, &error))?;
+        set.add(glob);
+    }
+    Ok(())
+}
+
+fn build(set: &GlobSetBuilder, texts: &[String]) -> Result<GlobSet, SelectionError> {
+    set.build()
+        .map_err(|error| bad_glob(&texts.join(" "), &error))
+}
+
+fn bad_glob(glob: &str, error: &globset::Error) -> SelectionError {
+    SelectionError::Glob {
+        glob: glob.to_owned(),
+        why: error.kind().to_string(),
+    }
+}
+
+/// What debug information says about places in an image, as far as a selection
+/// depends on it.
+pub struct SourceFacts<'a> {
+    /// Whether a compilation unit covers the place.
+    pub has_debug_info: &'a dyn Fn(Svma) -> bool,
+    /// The source file of the place.
+    pub file: &'a dyn Fn(Svma) -> Option<String>,
+}
+
+/// What is to be sampled. An empty one takes every module but the runtime's,
+/// with all weights 1.
+#[derive(Debug, Clone)]
+pub struct Selection {
+    modules: Globs,
+    files: Globs,
+    functions: Globs,
+    weights: Vec<(Globs, f64)>,
+}
+
+/// The sites of an image that are to be sampled.
+#[derive(Debug, Default)]
+pub struct Selected {
+    /// Sorted by address.
+    pub sites: Vec<Site>,
+    /// What the selection left out, by reason.
+    pub excluded: Exclusions,
+    /// By function; empty when all weigh 1.
+    weights: Vec<f32>,
+}
+
+impl Selected {
+    /// How much likelier than others the site is to be drawn.
+    #[must_use]
+    pub fn weight(&self, site: &Site) -> f64 {
+        let weight = usize::try_from(site.function)
+            .ok()
+            .and_then(|index| self.weights.get(index));
+        weight.map_or(1.0, |weight| f64::from(*weight))
+    }
+
+    /// Whether some site weighs more or less than others.
+    #[must_use]
+    pub const fn is_weighted(&self) -> bool {
+        !self.weights.is_empty()
+    }
+}
+
+impl Default for Selection {
+    fn default() -> Self {
+        let none = || Globs {
+            include: GlobSet::empty(),
+            exclude: GlobSet::empty(),
+        };
+        Self {
+            modules: none(),
+            files: none(),
+            functions: none(),
+            weights: Vec::new(),
+        }
+    }
+}
+
+impl Selection {
+    /// From globs, of which those with a leading `!` exclude, and from weights
+    /// written `GLOB=NUMBER`, whose globs match functions, source files or
+    /// modules; the last that matches counts.
+    ///
+    /// # Errors
+    /// When a glob or a weight does not parse.
+    pub fn new(
+        modules: &[String],
+        files: &[String],
+        functions: &[String],
+        weights: &[String],
+    ) -> Result<Self, SelectionError> {
+        let weight = |text: &String| {
+            let bad = || SelectionError::Weight { text: text.clone() };
+            // The last one: function names may have one (`operator==`).
+            let (glob, number) = text.rsplit_once('=').ok_or_else(bad)?;
+            let number: f64 = number.trim().parse().map_err(|_| bad())?;
+            if glob.is_empty() || !(0.0..=1e6).contains(&number) {
+                return Err(bad());
+            }
+            Ok((Globs::new(&[glob.to_owned()])?, number))
+        };
+        Ok(Self {
+            modules: Globs::new(modules)?,
+            files: Globs::new(files)?,
+            functions: Globs::new(functions)?,
+            weights: weights.iter().map(weight).collect::<Result<_, _>>()?,
+        })
+    }
+
+    /// Whether the module at `path` is sampled at all.
+    #[must_use]
+    pub fn takes_module(&self, path: &Path) -> bool {
+        let names = [path.to_string_lossy().into_owned()];
+        match self.modules.decide(&names) {
+            Some(taken) => taken,
+            None => !is_runtime(path),
+        }
+    }
+
+    /// The sites of `image` to be sampled. A function is taken or left whole, by
+    /// the source file it begins in.
+    #[must_use]
+    pub fn select(&self, image: &Image, facts: &SourceFacts<'_>) -> Selected {
+        let set = image.sites();
+        let mut selected = Selected::default();
+        if !self.takes_module(image.path()) {
+            selected
+                .excluded
+                .add_many(Excluded::NotSelected, set.sites.len() as u64);
+            return selected;
+        }
+        let static_runtime = is_static_with_debug_info(image, facts);
+        let plain = self.files.is_empty() && self.functions.is_empty() && self.weights.is_empty();
+        if plain && !static_runtime {
+            selected.sites = set.sites.clone();
+            return selected;
+        }
+        let module = image.path().to_string_lossy().into_owned();
+        for (index, function) in image.functions().as_slice().iter().enumerate() {
+            let Ok(number) = u32::try_from(index) else {
+                break;
+            };
+            let sites = set.of_function(number);
+            let mut weight = 1.0;
+            if !sites.is_empty() {
+                match self.judge(function, &module, static_runtime, facts) {
+                    Ok(judged) => {
+                        weight = judged;
+                        selected.sites.extend_from_slice(sites);
+                    }
+                    Err(reason) => selected.excluded.add_many(reason, sites.len() as u64),
+                }
+            }
+            if !self.weights.is_empty() {
+                selected.weights.push(weight as f32);
+            }
+        }
+        selected
+    }
+
+    /// The weight of a function, or why it is left out.
+    fn judge(
+        &self,
+        function: &Function,
+        module: &str,
+        static_runtime: bool,
+        facts: &SourceFacts<'_>,
+    ) -> Result<f64, Excluded> {
+        let needs_names = !self.functions.is_empty() || !self.weights.is_empty();
+        let names = match &function.name {
+            Some(name) if needs_names => names::forms(name),
+            _ => Vec::new(),
+        };
+        let needs_file = !self.files.is_empty() || !self.weights.is_empty();
+        let file: Vec<String> = if needs_file {
+            (facts.file)(function.start).into_iter().collect()
+        } else {
+            Vec::new()
+        };
+        let by_function = self.functions.decide(&names);
+        if by_function == Some(false) || self.files.decide(&file) == Some(false) {
+            return Err(Excluded::NotSelected);
+        }
+        let asked_for = by_function == Some(true);
+        if static_runtime && !asked_for && !(facts.has_debug_info)(function.start) {
+            return Err(Excluded::Runtime);
+        }
+        let everything: Vec<String> = names
+            .into_iter()
+            .chain(file)
+            .chain([module.to_owned()])
+            .collect();
+        let weight = self
+            .weights
+            .iter()
+            .rev()
+            .find(|(glob, _)| glob.decide(&everything) == Some(true))
+            .map_or(1.0, |(_, weight)| *weight);
+        if weight > 0.0 {
+            Ok(weight)
+        } else {
+            Err(Excluded::NotSelected)
+        }
+    }
+}
+
+/// In a static program the C library is part of the file. Where the program has
+/// debug information and some code has not, that code is the runtime's.
+fn is_static_with_debug_info(image: &Image, facts: &SourceFacts<'_>) -> bool {
+    image.interpreter().is_none()
+        && image
+            .functions()
+            .as_slice()
+            .iter()
+            .find(|function| function.name.as_deref() == Some("main"))
+            .is_some_and(|main| (facts.has_debug_info)(main.start))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn strings(texts: &[&str]) -> Vec<String> {
+        texts.iter().map(|text| (*text).to_owned()).collect()
+    }
+
+    fn modules(globs: &[&str]) -> Selection {
+        Selection::new(&strings(globs), &[], &[], &[]).unwrap()
+    }
+
+    #[test]
+    fn the_runtime_is_left_out_unless_asked_for() {
+        let libc = Path::new("/lib/x86_64-linux-gnu/libc.so.6");
+        let own = Path::new("/usr/lib/libfoo.so.1");
+        assert!(!modules(&[]).takes_module(libc) && modules(&[]).takes_module(own));
+        assert!(modules(&["libc.so*"]).takes_module(libc));
+        assert!(!modules(&["libc.so*"]).takes_module(own));
+        assert!(!modules(&["!libfoo*"]).takes_module(own));
+        assert!(
+            !modules(&["!libfoo*"]).takes_module(libc),
+            "still the runtime"
+        );
+        assert!(modules(&["*", "!libfoo*"]).takes_module(libc));
+        assert!(modules(&["/usr/lib/*"]).takes_module(own));
+    }
+
+    #[test]
+    fn weights_are_parsed_at_the_last_equals_sign() {
+        let weights = |text: &str| Selection::new(&[], &[], &[], &[text.to_owned()]);
+        let parsed = weights("*::operator===2.5").unwrap();
+        assert_eq!(parsed.weights[0].1, 2.5);
+        let name = "Path::operator==".to_owned();
+        assert_eq!(parsed.weights[0].0.decide(&[name]), Some(true));
+        for bad in ["x", "x=", "=3", "x=-1", "x=nan", "x=inf", "x=1e99"] {
+            let error = weights(bad).unwrap_err().to_string();
+            assert!(error.contains("GLOB=NUMBER"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_bad_glob_is_named() {
+        let error = Selection::new(&[], &[], &strings(&["a[", "b"]), &[]).unwrap_err();
+        assert!(error.to_string().starts_with("bad glob 'a['"), "{error}");
+    }
+}
