@@ -6,6 +6,7 @@ use crate::exit::Failure;
 use redhanded_detect::{
     Collision, Counts, Folded, Folder, Options, Outcome, Random, Sink, watch,
 };
+use redhanded_image::Image;
 use redhanded_model::{Class, Race, RunReport, Unseen};
 use redhanded_report::{Progress, Tally, Terminal};
 use redhanded_target::driver::Driver;
@@ -46,6 +47,15 @@ pub struct Display {
     pub terminal: Terminal,
     pub progress: Progress,
     pub announce: bool,
+    pub show_indexing: bool,
+}
+
+impl Display {
+    /// Indexes an image, with a progress bar if it takes a while.
+    pub fn index(&self, image: &Image) {
+        self.progress
+            .suspend(|| crate::sites::index(image, self.show_indexing));
+    }
 }
 
 /// Observes it. The report, and how the program ended.

@@ -80,6 +80,7 @@ pub fn display(quiet: bool) -> Arc<Display> {
         terminal: Terminal::new(screen::style()).with_source(move |file, line| source.line(file, line)),
         progress: Progress::new(screen::shows_progress(quiet)),
         announce: !quiet,
+        show_indexing: screen::shows_progress(quiet),
     })
 }
 

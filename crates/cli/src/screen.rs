@@ -25,7 +25,7 @@ fn style_for(terminal: bool) -> Style {
     Style {
         color: terminal && !plain,
         unicode: locale.contains("utf-8") || locale.contains("utf8"),
-        ..Style::default()
+        width: Style::width_of_stderr(),
     }
 }
 

@@ -13,6 +13,7 @@ use redhanded_model::{
     AccessKind, Avma, Bytes, Hit, Loss, Region, ThreadName, WindowRecord,
 };
 use redhanded_target::{Module, Target};
+use std::path::Path;
 use std::sync::Arc;
 
 /// Functions of the C library that read whole vectors but only bytes they were
@@ -212,7 +213,7 @@ fn over_read(
     let Some(module) = module_at(confirmed.pc) else {
         return Ok(confirmed);
     };
-    if !redhanded_image::is_runtime(&module.name) {
+    if !redhanded_image::is_runtime(Path::new(&module.name)) {
         return Ok(confirmed);
     }
     // The variants of string functions have no symbols in a stripped library;

@@ -5,7 +5,7 @@ use crate::naming;
 use crate::{Collision, Confirmed};
 use redhanded_image::{Instruction, SourceSync};
 use redhanded_model::{
-    AccessKind, AccessReport, Avma, Bytes, Class, Evidence, Fingerprint, Frame, Race, Region,
+    AccessKind, AccessReport, Avma, Bytes, Evidence, Fingerprint, Frame, Race, Region,
     SeenBy, Side, Synchronisation, ThreadName, Values, What, classify,
 };
 use redhanded_target::Module;
@@ -320,10 +320,4 @@ fn side(
         synchronisation,
         half_of_update: place.is_some_and(|(image, svma)| image.half_of_update(svma)),
     }
-}
-
-/// The class that fails a run by default.
-#[must_use]
-pub fn fails(race: &Race) -> bool {
-    race.class == Class::Race
 }

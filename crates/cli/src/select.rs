@@ -1,0 +1,86 @@
+//! From the user's globs to the sites that are drawn from.
+
+use crate::arguments::Select;
+use crate::exit::Failure;
+use crate::observe::Display;
+use redhanded_image::{Image, Selected, Selection, SourceFacts, SourceSync};
+use redhanded_model::{Excluded, Svma};
+use redhanded_target::images::{self, Images, Weighted};
+use std::sync::Arc;
+
+/// Up to this many sites each is asked whether its source calls it atomic; in a
+/// larger program that would take longer than sampling some in vain.
+const MOST_ASKED: usize = 20_000;
+
+/// The selection that the command line makes.
+pub fn selection(arguments: &Select) -> Result<Selection, Failure> {
+    Selection::new(
+        &arguments.module,
+        &arguments.file,
+        &arguments.function,
+        &arguments.weight,
+    )
+    .map_err(|error| Failure::Usage(error.to_string()))
+}
+
+/// A store of images whose sites are picked by the user's globs.
+pub fn images(arguments: &Select, display: &Arc<Display>) -> Result<Arc<Images>, Failure> {
+    let selection = selection(arguments)?;
+    let display = Arc::clone(display);
+    Ok(Arc::new(Images::new(move |image| {
+        if !selection.takes_module(image.path()) {
+            return images::Selected {
+                sites: Vec::new(),
+                why_none: Some("not selected for sampling (--module)".to_owned()),
+            };
+        }
+        display.index(image);
+        let selected = sites(&selection, image);
+        let why_none = selected
+            .sites
+            .is_empty()
+            .then(|| "has no sites that may be sampled".to_owned());
+        images::Selected {
+            sites: selected
+                .sites
+                .iter()
+                .map(|site| Weighted {
+                    site: *site,
+                    weight: selected.weight(site),
+                })
+                .collect(),
+            why_none,
+        }
+    })))
+}
+
+/// The selected sites of an image, less those its source calls atomic.
+pub fn sites(selection: &Selection, image: &Image) -> Selected {
+    let debug = image.debug();
+    let facts = SourceFacts {
+        has_debug_info: &|svma| debug.covers(svma),
+        file: &|svma| debug.frames(svma).pop().and_then(|frame| frame.file),
+    };
+    let mut selected = selection.select(image, &facts);
+    if debug.available() && selected.sites.len() <= MOST_ASKED {
+        let mut sites = std::mem::take(&mut selected.sites);
+        sites.retain(|site| match marked(image, site.svma) {
+            Some(reason) => {
+                selected.excluded.add(reason);
+                false
+            }
+            None => true,
+        });
+        selected.sites = sites;
+    }
+    selected
+}
+
+/// Why a site is left out by what its source says.
+fn marked(image: &Image, svma: Svma) -> Option<Excluded> {
+    match image.debug().synchronisation(svma) {
+        SourceSync::Marked(how) if how.contains("volatile") => Some(Excluded::Volatile),
+        SourceSync::Marked(_) => Some(Excluded::Atomic),
+        SourceSync::Plain | SourceSync::Unknown => None,
+    }
+}

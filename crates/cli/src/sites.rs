@@ -1,0 +1,100 @@
+//! `redhanded sites`: what can be sampled in a file.
+
+use crate::arguments::Sites;
+use crate::exit::Failure;
+use crate::{screen, select};
+use redhanded_image::{Image, Selected};
+use redhanded_model::{AccessKind, Exclusions};
+use redhanded_report::{FunctionSites, Progress, SitesReport, Terminal, json};
+use std::io::Write;
+use std::process::ExitCode;
+use std::time::Instant;
+
+/// Prints the sampling set of a file.
+pub fn sites(arguments: &Sites) -> Result<ExitCode, Failure> {
+    let started = Instant::now();
+    let selection = select::selection(&arguments.select)?;
+    let image = Image::open(&arguments.file)?;
+    index(&image, screen::shows_progress(false));
+    let selected = select::sites(&selection, &image);
+    let report = SitesReport {
+        file: arguments.file.display().to_string(),
+        text_bytes: image
+            .functions()
+            .as_slice()
+            .iter()
+            .map(|function| function.end.0 - function.start.0)
+            .sum(),
+        functions: image.functions().as_slice().len() as u64,
+        sites: selected.sites.len() as u64,
+        excluded: excluded(&image, &selected),
+        by_function: by_function(&image, &selected),
+        seconds: started.elapsed().as_secs_f64(),
+    };
+    let mut text = Vec::new();
+    if arguments.json {
+        json::write_sites(&report, &mut text)?;
+    } else {
+        Terminal::new(screen::style_of_stdout()).sites(&mut text, &report, arguments.all)?;
+    }
+    match std::io::stdout().write_all(&text) {
+        // `redhanded sites … | head` has seen enough.
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(ExitCode::SUCCESS),
+        other => {
+            other?;
+            Ok(ExitCode::SUCCESS)
+        }
+    }
+}
+
+/// Indexes an image with a progress bar, if there is a terminal for it.
+pub fn index(image: &Image, show: bool) {
+    let total: u64 = image
+        .segments()
+        .iter()
+        .filter(|segment| segment.executable)
+        .map(|segment| segment.file_size)
+        .sum();
+    // Small ones are done before a bar could be drawn.
+    let progress = Progress::bytes(show && total > 4 << 20, &format!("indexing {}", image.name()), total);
+    let shown = std::sync::Mutex::new(0);
+    let _ = image.sites_with_progress(&|done, _| {
+        if let Ok(mut shown) = shown.lock()
+            && done > *shown
+        {
+            progress.advance(done - *shown);
+            *shown = done;
+        }
+    });
+    progress.finish();
+}
+
+fn excluded(image: &Image, selected: &Selected) -> Exclusions {
+    let mut excluded = image.sites().excluded.clone();
+    excluded.merge(&selected.excluded);
+    excluded
+}
+
+fn by_function(image: &Image, selected: &Selected) -> Vec<FunctionSites> {
+    let mut rows: Vec<FunctionSites> = Vec::new();
+    for sites in selected.sites.chunk_by(|a, b| a.function == b.function) {
+        let Some(first) = sites.first() else { continue };
+        let function = image.functions().get(first.function);
+        let frames = function.map(|f| image.debug().frames(f.start)).unwrap_or_default();
+        let outer = frames.last();
+        let name = outer
+            .and_then(|frame| frame.function.clone())
+            .unwrap_or_else(|| function.map_or_else(String::new, |f| format!("+{}", f.start)));
+        let count = |kind: AccessKind| sites.iter().filter(|site| site.kind == kind).count() as u64;
+        rows.push(FunctionSites {
+            name,
+            file: outer.and_then(|frame| frame.file.clone()),
+            sites: sites.len() as u64,
+            reads: count(AccessKind::Read),
+            writes: count(AccessKind::Write),
+            updates: count(AccessKind::Update),
+            excluded: u64::from(image.sites().excluded_in(first.function)),
+        });
+    }
+    rows
+}
