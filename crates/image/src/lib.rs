@@ -20,7 +20,7 @@ mod sites;
 mod unwind;
 mod update;
 
-pub use debug::{DebugInfo, DebugSearch, How, Part, SourceFrame, Variable};
+pub use debug::{DebugInfo, DebugSearch, How, Part, SourceFrame, SourceSync, Variable};
 pub use elf::{Image, ImageError, Segment};
 pub use functions::{Function, Functions};
 pub use instruction::{Access, After, Flow, Instruction, Operand, SegmentBase};

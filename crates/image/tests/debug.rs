@@ -3,5 +3,6 @@
 mod debug {
     mod compile;
     mod frames;
+    mod synchronisation;
     mod variables;
 }

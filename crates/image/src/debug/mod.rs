@@ -7,21 +7,26 @@
 //! none, symbol tables give what they can.
 
 mod files;
+mod identifiers;
 mod locate;
 mod names;
 mod parts;
 mod program;
 mod sections;
+mod source;
 mod symbols;
+mod synchronisation;
 mod types;
 mod variables;
+mod words;
 
 pub use locate::DebugSearch;
 pub use parts::Part;
+pub use synchronisation::SourceSync;
 pub use types::How;
 pub use variables::Variable;
 
-use crate::Image;
+use crate::{Image, Segment};
 use addr2line::{Context, FrameIter};
 use locate::Located;
 use memmap2::Mmap;
@@ -31,7 +36,9 @@ use redhanded_model::Svma;
 use sections::{Loaded, Slice};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
+use std::time::SystemTime;
 use symbols::Symbols;
+use synchronisation::Judge;
 
 /// More inlined frames at one address are damage.
 const MAX_INLINED: usize = 256;
@@ -45,10 +52,15 @@ pub struct DebugInfo {
 struct Inner {
     path: PathBuf,
     file: Arc<Mmap>,
+    segments: Vec<Segment>,
+    /// Whether it is a program: its own globals have fixed addresses, while a
+    /// library reaches them by way of its global offset table.
+    program: bool,
     search: DebugSearch,
     located: OnceLock<Option<Located>>,
     loaded: OnceLock<Option<Loaded>>,
     symbols: OnceLock<Symbols>,
+    judge: Judge,
 }
 
 /// One frame of the source at an address, inlined ones included.
@@ -93,10 +105,13 @@ impl DebugInfo {
             inner: Arc::new(Inner {
                 path: image.path().to_owned(),
                 file: image.mapping(),
+                segments: image.segments().to_vec(),
+                program: image.interpreter().is_some() || !image.position_independent(),
                 search,
                 located: OnceLock::new(),
                 loaded: OnceLock::new(),
                 symbols: OnceLock::new(),
+                judge: Judge::default(),
             }),
         }
     }
@@ -156,6 +171,13 @@ impl DebugInfo {
         self.inner.variable_at(svma)
     }
 
+    /// Whether the access of the instruction at `svma` synchronises by what the
+    /// source says.
+    #[must_use]
+    pub fn synchronisation(&self, svma: Svma) -> SourceSync {
+        self.inner.synchronisation(svma)
+    }
+
     /// The contents of a section of the separate debug file.
     pub(crate) fn section(&self, name: &str) -> Option<Vec<u8>> {
         let located = self.inner.located()?;
@@ -181,6 +203,21 @@ impl Inner {
             })
             .as_ref()?
             .ask(question)
+    }
+
+    /// The code from `svma` on, as much as one instruction may have.
+    fn code_at(&self, svma: Svma) -> Option<&[u8]> {
+        let segment = self.segments.iter().find(|s| s.contains(svma))?;
+        let within = svma.0 - segment.svma.0;
+        let len = segment.file_size.checked_sub(within)?.min(15);
+        let start = usize::try_from(segment.file_offset.checked_add(within)?).ok()?;
+        self.file
+            .get(start..start.checked_add(usize::try_from(len).ok()?)?)
+    }
+
+    /// When the image was last written.
+    fn built(&self) -> Option<SystemTime> {
+        std::fs::metadata(&self.path).ok()?.modified().ok()
     }
 
     fn symbols(&self) -> &Symbols {

@@ -85,16 +85,22 @@ impl<'d> Units<'d> {
         }
     }
 
-    fn holding(&self, offset: DebugInfoOffset) -> Option<(u32, UnitOffset)> {
+    /// The number of the last unit of `.debug_info` that starts at or before
+    /// `offset`.
+    fn number_at(&self, offset: DebugInfoOffset) -> Option<usize> {
         let info = self.headers.get(..self.in_info)?;
         let after = info.partition_point(|header| {
             header
                 .debug_info_offset()
                 .is_some_and(|at| at.0 <= offset.0)
         });
-        let index = after.checked_sub(1)?;
-        let within = offset.to_unit_offset(info.get(index)?)?;
-        Some((u32::try_from(index).ok()?, within))
+        after.checked_sub(1)
+    }
+
+    fn holding(&self, offset: DebugInfoOffset) -> Option<(u32, UnitOffset)> {
+        let number = self.number_at(offset)?;
+        let within = offset.to_unit_offset(self.headers.get(number)?)?;
+        Some((u32::try_from(number).ok()?, within))
     }
 }
 
@@ -160,7 +166,7 @@ impl<'d> Program<'d> {
 
     /// The unit of `.debug_info` that starts at `offset`.
     pub(super) fn unit_number_at(&self, offset: DebugInfoOffset) -> Option<u32> {
-        self.units(false).holding(offset).map(|(unit, _)| unit)
+        u32::try_from(self.units(false).number_at(offset)?).ok()
     }
 
     /// The unit `die` is in, with its sections.

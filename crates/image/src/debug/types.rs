@@ -60,6 +60,23 @@ pub(super) const fn is_qualifier(tag: DwTag) -> bool {
 }
 
 impl Program<'_> {
+    /// How the unit of number `unit` is written, if in a language we read.
+    pub(super) fn unit_spelling(&self, unit: u32) -> Option<Spelling> {
+        let language = self.language(Die::new(unit, gimli::UnitOffset(0)));
+        match (Spelling::of(language), language?) {
+            (
+                Spelling::C,
+                dw::DW_LANG_C
+                | dw::DW_LANG_C89
+                | dw::DW_LANG_C99
+                | dw::DW_LANG_C11
+                | dw::DW_LANG_C17,
+            ) => Some(Spelling::C),
+            (Spelling::C, _) => None,
+            (spelling, _) => Some(spelling),
+        }
+    }
+
     /// How the unit of `die` spells types.
     pub(super) fn spelling(&self, die: Die) -> Spelling {
         Spelling::of(self.language(die))
@@ -153,6 +170,24 @@ impl Program<'_> {
                 return None;
             }
             die = self.link(die, dw::DW_AT_type)?;
+        }
+        None
+    }
+
+    /// What a pointer or reference type, or an array of them, points to; and
+    /// whether its bare name stands for that, as a reference's does.
+    pub(super) fn pointee(&self, die: Die) -> Option<(Die, bool)> {
+        let mut die = die;
+        for _ in 0..MAX_HOPS {
+            let next = self.link(die, dw::DW_AT_type)?;
+            match self.entry(die)?.tag() {
+                dw::DW_TAG_pointer_type => return Some((next, false)),
+                dw::DW_TAG_reference_type | dw::DW_TAG_rvalue_reference_type => {
+                    return Some((next, true));
+                }
+                tag if is_qualifier(tag) || tag == dw::DW_TAG_array_type => die = next,
+                _ => return None,
+            }
         }
         None
     }

@@ -213,7 +213,7 @@ impl Inner {
 
 impl Program<'_> {
     /// The file and line that declare `die`.
-    fn declared(&self, die: Die) -> Option<(PathBuf, u32)> {
+    pub(super) fn declared(&self, die: Die) -> Option<(PathBuf, u32)> {
         let (holder, file) = self.inherited(die, dw::DW_AT_decl_file)?;
         let line = self.number(die, dw::DW_AT_decl_line)?;
         let AttributeValue::FileIndex(index) = file else {

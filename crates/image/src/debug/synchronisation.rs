@@ -1,0 +1,447 @@
+//! Does an access synchronise by what its source says?
+//!
+//! An atomic load or store is a plain move in the binary. What shows it, from
+//! the most to the least certain:
+//! - the library function it is in, inlined or not (`std::atomic`,
+//!   `core::sync::atomic`, `read_volatile`);
+//! - the type of the variable at a fixed address;
+//! - the statement at its line: a builtin, a `volatile` cast, a macro that
+//!   expands to one, `#pragma omp atomic`;
+//! - names in that statement which the unit declares volatile or atomic.
+//!
+//! Where the source shows nothing of the kind it is plain. Where there is no
+//! source, or it may speak of something else, nothing is known.
+
+use super::Inner;
+use super::identifiers::{Declared, Identifiers, Names};
+use super::names;
+use super::program::{Die, Program};
+use super::source::{MAX_SOURCE, Source, Statement, is_identifier};
+use super::types::{How, Spelling};
+use super::words::{self, Function};
+use crate::Instruction;
+use gimli::UnitOffset;
+use redhanded_model::Svma;
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::SystemTime;
+
+/// How deep macros are followed into macros.
+const MAX_EXPANSION: usize = 4;
+
+/// What the source says about the access of one instruction.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum SourceSync {
+    /// It is an atomic or volatile access, as these words show.
+    Marked(String),
+    /// It is neither.
+    Plain,
+    /// There is no source at hand, or it cannot be told from it.
+    Unknown,
+}
+
+/// What the text at a place says, whatever instruction asks.
+#[derive(Clone, PartialEq, Eq, Debug)]
+enum Verdict {
+    Marked(String),
+    /// The only thing accessed is declared so.
+    Declared(String),
+    /// Something accessed is declared so, something else is not. Told where the
+    /// plain things are globals only.
+    Mixed(Option<String>),
+    Plain,
+    Unknown,
+}
+
+impl Verdict {
+    fn agrees(&self, other: &Self) -> bool {
+        let synchronises = |v: &Self| matches!(v, Self::Marked(_) | Self::Declared(_));
+        self == other || (synchronises(self) && synchronises(other))
+    }
+}
+
+/// What was worked out so far.
+#[derive(Default)]
+pub(super) struct Judge {
+    functions: Mutex<HashMap<String, Function>>,
+    sources: Mutex<HashMap<PathBuf, Option<Arc<Source>>>>,
+    units: Mutex<HashMap<u32, Arc<UnitNames>>>,
+    verdicts: Mutex<HashMap<(u32, Place), Verdict>>,
+}
+
+/// What the rules need to know of one unit.
+struct UnitNames {
+    files: Vec<PathBuf>,
+    /// Before DWARF 5, C's `_Atomic` is in no type.
+    omits_atomic: bool,
+    identifiers: Identifiers,
+    macros: Mutex<HashMap<String, bool>>,
+}
+
+/// A place in the source, and the function whose names hold there.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+struct Place {
+    function: Option<UnitOffset>,
+    file: String,
+    line: u32,
+    column: Option<u32>,
+}
+
+/// What the frames at an address say.
+enum Frames {
+    Settled(SourceSync),
+    At(u32, Place),
+}
+
+impl Inner {
+    pub(super) fn synchronisation(self: &Arc<Self>, svma: Svma) -> SourceSync {
+        self.ask(|program| {
+            Some(match self.judge_frames(program, svma)? {
+                Frames::Settled(answer) => answer,
+                Frames::At(unit, place) => self.judge_place(program, svma, unit, place),
+            })
+        })
+        .unwrap_or(SourceSync::Unknown)
+    }
+
+    fn judge_frames(&self, program: &Program<'_>, svma: Svma) -> Option<Frames> {
+        let (place, functions, unit) = program.context(|context| {
+            let mut frames = context.find_frames(svma.0).skip_all_loads().ok()?;
+            let mut functions = Vec::new();
+            let mut place = None;
+            while let Ok(Some(frame)) = frames.next() {
+                if functions.is_empty() {
+                    place = frame.location.and_then(|location| {
+                        Some(Place {
+                            function: frame.dw_die_offset,
+                            file: location.file?.to_owned(),
+                            line: location.line.filter(|line| *line != 0)?,
+                            column: location.column.filter(|column| *column != 0),
+                        })
+                    });
+                }
+                let name = frame
+                    .function
+                    .as_ref()
+                    .and_then(|name| name.raw_name().ok());
+                let Some(name) = name else { break };
+                let judged = self.judge.function(&name);
+                functions.push((name.into_owned(), judged));
+                if judged != Function::Library {
+                    break;
+                }
+            }
+            let unit = context.find_dwarf_and_unit(svma.0).skip_all_loads()?;
+            Some((place, functions, unit.header.debug_info_offset()?))
+        })?;
+        let unit = program.unit_number_at(unit)?;
+        let marking = functions
+            .iter()
+            .find(|(_, judged)| *judged == Function::Synchronising);
+        if let Some((name, _)) = marking {
+            let answer = SourceSync::Marked(names::demangle(name));
+            return Some(Frames::Settled(answer));
+        }
+        let place = place?;
+        match program.unit_spelling(unit)? {
+            // In Rust only functions synchronise, and none is among the frames.
+            Spelling::Rust if !functions.is_empty() => Some(Frames::Settled(SourceSync::Plain)),
+            Spelling::Rust => None,
+            Spelling::C | Spelling::Cpp => Some(Frames::At(unit, place)),
+        }
+    }
+
+    fn judge_place(
+        self: &Arc<Self>,
+        program: &Program<'_>,
+        svma: Svma,
+        unit: u32,
+        place: Place,
+    ) -> SourceSync {
+        let verdict = self.judge.verdict(unit, place, |place| {
+            self.judge.judge_text(program, unit, place, self.built())
+        });
+        if let Verdict::Marked(how) = verdict {
+            return SourceSync::Marked(how);
+        }
+        // The variable at a fixed address is certain where names are not.
+        match self.fixed_variable(program, svma, unit) {
+            Some((name, Some(how))) => SourceSync::Marked(format!("{name} is {}", adjective(how))),
+            // A member of it may be `_Atomic` where types do not say so.
+            Some((_, None)) if !matches!(verdict, Verdict::Unknown | Verdict::Declared(_)) => {
+                SourceSync::Plain
+            }
+            _ => match verdict {
+                Verdict::Marked(how) | Verdict::Declared(how) => SourceSync::Marked(how),
+                // This one has no fixed address, so it is none of the globals.
+                Verdict::Mixed(Some(how)) if self.program => SourceSync::Marked(how),
+                Verdict::Plain => SourceSync::Plain,
+                Verdict::Mixed(_) | Verdict::Unknown => SourceSync::Unknown,
+            },
+        }
+    }
+
+    /// The variable which the instruction at `svma` names by its address, and
+    /// whether the accessed part synchronises.
+    fn fixed_variable(
+        self: &Arc<Self>,
+        program: &Program<'_>,
+        svma: Svma,
+        unit: u32,
+    ) -> Option<(String, Option<How>)> {
+        let instruction = Instruction::decode(self.code_at(svma)?, svma.0)?;
+        let access = instruction.accesses().first()?;
+        let at = access.operand.constant()?;
+        let variable = self
+            .variable_at(Svma(at))
+            .filter(super::Variable::is_typed)?;
+        let part = variable.part(at - variable.svma.0, u64::from(access.size));
+        let mut how = part.synchronising;
+        if how.is_none()
+            && self.judge.unit(program, unit).omits_atomic
+            && self.judge.is_declared_atomic(variable.declared)
+        {
+            how = Some(How::Atomic);
+        }
+        Some((variable.name + &part.path, how))
+    }
+}
+
+impl Judge {
+    fn function(&self, raw: &str) -> Function {
+        let mut known = lock(&self.functions);
+        if let Some(function) = known.get(raw) {
+            return *function;
+        }
+        let function = words::function(&names::demangle(raw));
+        known.insert(raw.to_owned(), function);
+        function
+    }
+
+    fn verdict(&self, unit: u32, place: Place, judge: impl FnOnce(&Place) -> Verdict) -> Verdict {
+        let key = (unit, place);
+        if let Some(verdict) = lock(&self.verdicts).get(&key) {
+            return verdict.clone();
+        }
+        let verdict = judge(&key.1);
+        lock(&self.verdicts).insert(key, verdict.clone());
+        verdict
+    }
+
+    fn judge_text(
+        &self,
+        program: &Program<'_>,
+        unit: u32,
+        place: &Place,
+        built: Option<SystemTime>,
+    ) -> Verdict {
+        let Some(source) = self.source(Path::new(&place.file), built) else {
+            return Verdict::Unknown;
+        };
+        let mut verdicts = source
+            .statements(place.line, place.column)
+            .into_iter()
+            .map(|statement| self.judge_statement(program, unit, place, &statement));
+        // Where the place names several statements, they must agree.
+        match verdicts.next() {
+            Some(first) if verdicts.all(|other| first.agrees(&other)) => first,
+            _ => Verdict::Unknown,
+        }
+    }
+
+    fn judge_statement(
+        &self,
+        program: &Program<'_>,
+        unit: u32,
+        place: &Place,
+        statement: &Statement<'_>,
+    ) -> Verdict {
+        if statement.omp_atomic {
+            return Verdict::Marked("#pragma omp atomic".to_owned());
+        }
+        if statement.tokens.iter().any(|word| words::is_assembly(word)) {
+            return Verdict::Unknown;
+        }
+        if let Some(word) = statement.tokens.iter().find(|word| words::marks(word)) {
+            return Verdict::Marked((*word).to_owned());
+        }
+        let names = self.unit(program, unit);
+        let expands = |word: &&&str| {
+            is_identifier(word) && self.is_marking_macro(&names, word, MAX_EXPANSION)
+        };
+        if let Some(name) = statement.tokens.iter().find(expands) {
+            return Verdict::Marked(format!("macro {name}"));
+        }
+        let locals = place
+            .function
+            .map(|function| Identifiers::locals(program, unit, function))
+            .unwrap_or_default();
+        names.judge(&locals, &statement.tokens, &|die| {
+            names.omits_atomic && self.is_declared_atomic(program.declared(die))
+        })
+    }
+
+    /// Whether the text of a declaration says `_Atomic`.
+    fn is_declared_atomic(&self, declared: Option<(PathBuf, u32)>) -> bool {
+        let Some((file, line)) = declared else {
+            return false;
+        };
+        self.source(&file, None).is_some_and(|source| {
+            let mut statements = source.statements(line, None).into_iter();
+            statements.any(|statement| {
+                let mut words = statement.tokens.iter();
+                words.any(|word| *word == "_Atomic" || word.starts_with("atomic_"))
+            })
+        })
+    }
+
+    fn unit(&self, program: &Program<'_>, unit: u32) -> Arc<UnitNames> {
+        if let Some(names) = lock(&self.units).get(&unit) {
+            return Arc::clone(names);
+        }
+        let names = Arc::new(UnitNames {
+            files: program.files(unit),
+            omits_atomic: program.unit_spelling(unit) == Some(Spelling::C)
+                && program
+                    .main_unit(unit)
+                    .is_some_and(|(_, unit)| unit.header.version() < 5),
+            identifiers: Identifiers::read(program, unit),
+            macros: Mutex::default(),
+        });
+        lock(&self.units).insert(unit, Arc::clone(&names));
+        names
+    }
+
+    /// Whether a macro of the unit's files expands to a marking word.
+    fn is_marking_macro(&self, unit: &UnitNames, name: &str, depth: usize) -> bool {
+        if let Some(known) = lock(&unit.macros).get(name) {
+            return *known;
+        }
+        // Until it is known: a macro that leads back to itself adds nothing.
+        lock(&unit.macros).insert(name.to_owned(), false);
+        let marks = unit
+            .files
+            .iter()
+            .filter_map(|file| self.source(file, None))
+            .filter_map(|source| source.macro_words(name).map(<[String]>::to_vec))
+            .any(|body| {
+                body.iter().any(|word| {
+                    words::marks(word)
+                        || (depth > 1 && self.is_marking_macro(unit, word, depth - 1))
+                })
+            });
+        lock(&unit.macros).insert(name.to_owned(), marks);
+        marks
+    }
+
+    /// The text of a file, unless it is newer than the program.
+    fn source(&self, path: &Path, built: Option<SystemTime>) -> Option<Arc<Source>> {
+        if let Some(built) = built
+            && std::fs::metadata(path).ok()?.modified().ok()? > built
+        {
+            return None;
+        }
+        if let Some(source) = lock(&self.sources).get(path) {
+            return source.clone();
+        }
+        let source = read(path).map(|text| Arc::new(Source::read(&text)));
+        lock(&self.sources).insert(path.to_owned(), source.clone());
+        source
+    }
+}
+
+impl UnitNames {
+    /// Judges by the names in a statement: those declared volatile or atomic
+    /// against every other access to memory that may be meant.
+    fn judge(
+        &self,
+        locals: &Names,
+        tokens: &[&str],
+        declared_atomic: &dyn Fn(Die) -> bool,
+    ) -> Verdict {
+        let mut declared = None;
+        let mut plain = false;
+        let mut plain_global = false;
+        let mut ambiguous = false;
+        for (at, name) in tokens.iter().enumerate() {
+            let before = at.checked_sub(1).and_then(|at| tokens.get(at)).copied();
+            let after = tokens.get(at + 1).copied();
+            if !is_identifier(name) || after == Some("(") {
+                continue;
+            }
+            let is_member = matches!(before, Some("." | "->"));
+            let local = locals.get(*name).filter(|_| !is_member);
+            let names = if is_member {
+                &self.identifiers.members
+            } else {
+                &self.identifiers.globals
+            };
+            let mut known = local
+                .or_else(|| names.get(*name))
+                .copied()
+                .unwrap_or_default();
+            if known.plain.is_some_and(declared_atomic) {
+                known = Declared {
+                    synchronising: Some(How::Atomic),
+                    ..Declared::default()
+                };
+            }
+            let followed = matches!(after, Some("->" | "["));
+            let dereferenced = followed || (!is_member && before == Some("*"));
+            let how = known
+                .synchronising
+                .or_else(|| known.points_to.filter(|_| dereferenced));
+            if let Some(how) = how {
+                ambiguous |= known.plain.is_some();
+                declared.get_or_insert_with(|| format!("{name} is {}", adjective(how)));
+                continue;
+            }
+            // A member is accessed where it stands; a variable only where it is
+            // followed, since locals are in registers or on the stack. What a
+            // following member says is said there.
+            if known.plain.is_some() {
+                plain |= is_member || (dereferenced && after != Some("->"));
+                plain_global |= !is_member && local.is_none();
+            }
+        }
+        match declared {
+            None => Verdict::Plain,
+            Some(_) if plain || ambiguous => Verdict::Mixed(None),
+            Some(how) if plain_global => Verdict::Mixed(Some(how)),
+            Some(how) => Verdict::Declared(how),
+        }
+    }
+}
+
+const fn adjective(how: How) -> &'static str {
+    match how {
+        How::Atomic => "atomic",
+        How::Volatile => "volatile",
+        How::Guard => "a guard",
+    }
+}
+
+fn read(path: &Path) -> Option<String> {
+    // Relative names would be looked up in our folder, not in the compiler's.
+    if !path.is_absolute() {
+        return None;
+    }
+    let extension = path
+        .extension()
+        .and_then(|e| e.to_str())
+        .unwrap_or_default();
+    if matches!(extension, "s" | "S" | "asm") {
+        return None;
+    }
+    let about = std::fs::metadata(path).ok()?;
+    if !about.is_file() || about.len() > MAX_SOURCE {
+        return None;
+    }
+    Some(String::from_utf8_lossy(&std::fs::read(path).ok()?).into_owned())
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

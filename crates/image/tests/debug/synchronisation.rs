@@ -1,0 +1,242 @@
+use super::compile::{Built, build};
+use object::{Object, ObjectSymbol};
+use redhanded_image::{DebugInfo, DebugSearch, Image, Instruction, SegmentBase, SourceSync};
+use redhanded_model::{Register, Svma};
+use std::time::{Duration, SystemTime};
+
+/// Every access to shared data in the function, by its address: not the stack,
+/// not the global offset table, not what a lock prefix shows already.
+fn accesses(image: &Image, start: u64, size: u64) -> Vec<(u64, String)> {
+    let code = image.bytes_at(Svma(start), size as usize).unwrap();
+    let mut found = Vec::new();
+    let mut at = 0;
+    while at < code.len() {
+        let Some(instruction) = Instruction::decode(&code[at..], start + at as u64) else {
+            break;
+        };
+        let shared = instruction.accesses().iter().any(|access| {
+            let operand = access.operand;
+            let fixed = operand.constant().map(Svma);
+            !access.stack_engine
+                && !matches!(operand.base, Some(Register::Rsp | Register::Rbp))
+                && operand.segment == SegmentBase::Flat
+                && !fixed.is_some_and(|at| image.is_relro(at))
+                && !fixed.is_some_and(|at| image.segment_at(at).is_none_or(|s| !s.writable))
+        });
+        if shared && !instruction.locked() {
+            found.push((instruction.address(), instruction.text()));
+        }
+        at += instruction.len();
+    }
+    found
+}
+
+/// Holds every function to its name. Those whose accesses are in functions
+/// they call have none of their own.
+fn check(built: &Built, without: &[&str]) {
+    let image = built.image();
+    let debug = DebugInfo::new(&image, DebugSearch { roots: vec![] });
+    let data = std::fs::read(&built.program).unwrap();
+    let object = object::File::parse(&*data).unwrap();
+    let mut checked = 0;
+    for symbol in object.symbols() {
+        let name = symbol.name().unwrap();
+        let Some(kind) = ["marked_", "plain_", "unsure_"]
+            .iter()
+            .find(|kind| name.starts_with(**kind))
+        else {
+            continue;
+        };
+        let found = accesses(&image, symbol.address(), symbol.size());
+        if found.is_empty() {
+            assert!(without.contains(&name), "{name} accesses nothing");
+        }
+        for (at, text) in found {
+            let answer = debug.synchronisation(Svma(at));
+            let as_named = match *kind {
+                "marked_" => matches!(answer, SourceSync::Marked(_)),
+                "plain_" => answer == SourceSync::Plain,
+                _ => answer == SourceSync::Unknown,
+            };
+            assert!(as_named, "{name}: {text} is {answer:?}");
+            checked += 1;
+        }
+    }
+    assert!(checked > 0);
+}
+
+/// At -O0 a C++ or Rust atomic is a function call; the access is in there.
+fn check_functions(built: &Built, family: &str, method: &str) {
+    let image = built.image();
+    let debug = DebugInfo::new(&image, DebugSearch { roots: vec![] });
+    let data = std::fs::read(&built.program).unwrap();
+    let object = object::File::parse(&*data).unwrap();
+    let mut marked = 0;
+    for symbol in object.symbols().filter(|s| s.size() > 0) {
+        let name = debug
+            .frames(Svma(symbol.address()))
+            .pop()
+            .unwrap_or_default();
+        let name = name.function.unwrap_or_default();
+        if !name.contains(family) || !name.ends_with(method) {
+            continue;
+        }
+        for (at, text) in accesses(&image, symbol.address(), symbol.size()) {
+            let answer = debug.synchronisation(Svma(at));
+            assert!(
+                matches!(answer, SourceSync::Marked(_)),
+                "{name}: {text} is {answer:?}"
+            );
+            marked += 1;
+        }
+    }
+    assert!(marked > 0, "no access in {family}…{method}");
+}
+
+#[test]
+fn idioms_of_c() {
+    let locked = ["marked_sync"];
+    // Without folding functions alike: the same code cannot be both.
+    for level in ["-O0", "-Og", "-O1", "-O2", "-O3", "-Os"] {
+        check(
+            &build("idioms.c", &["-g", "-fopenmp", "-fno-ipa-icf", level]),
+            &locked,
+        );
+    }
+    check(
+        &build(
+            "idioms.c",
+            &["-g", "-fopenmp", "-fno-ipa-icf", "-O2", "-gdwarf-4"],
+        ),
+        &locked,
+    );
+    check(
+        &build(
+            "idioms.c",
+            &["-g", "-fopenmp", "-fno-ipa-icf", "-O2", "-no-pie"],
+        ),
+        &locked,
+    );
+    check(
+        &build(
+            "idioms.c",
+            &["-g", "-fopenmp", "-fno-ipa-icf", "-O0", "-gno-column-info"],
+        ),
+        &locked,
+    );
+}
+
+#[test]
+fn idioms_of_cpp() {
+    for level in ["-O1", "-O2", "-O3"] {
+        let built = build("idioms.cc", &["-g", "-std=c++20", level]);
+        check(&built, &["marked_assign"]);
+    }
+    let calls = [
+        "marked_assign",
+        "marked_convert",
+        "marked_load",
+        "marked_store",
+        "marked_wait",
+        "marked_clear",
+        "marked_reference",
+        "marked_free",
+    ];
+    let built = build("idioms.cc", &["-g", "-std=c++20"]);
+    check(&built, &calls);
+    check_functions(&built, "std::atomic<bool>", "::load");
+}
+
+#[test]
+fn idioms_of_rust() {
+    let built = build("idioms.rs", &["-g", "-O", "-Cstrip=none"]);
+    check(&built, &[]);
+    let built = build("idioms.rs", &["-g", "-Cstrip=none"]);
+    check(
+        &built,
+        &[
+            "marked_load",
+            "marked_store",
+            "marked_wait",
+            "marked_volatile",
+            "plain_owned",
+        ],
+    );
+    check_functions(&built, "core::sync::atomic", "atomic_load");
+}
+
+#[test]
+fn a_loop_and_its_condition_are_told_apart() {
+    for level in ["-O0", "-O1", "-O2"] {
+        let built = build("idioms.c", &["-g", "-fopenmp", level]);
+        let image = built.image();
+        let debug = DebugInfo::new(&image, DebugSearch { roots: vec![] });
+        let end = built.symbol("end_of_loop").0;
+        let start = built.symbol("loop").0;
+        for (at, text) in accesses(&image, start, end - start) {
+            let code = image.bytes_at(Svma(at), 15).unwrap();
+            let access = Instruction::decode(code, at).unwrap().accesses()[0];
+            let variable = access
+                .operand
+                .constant()
+                .and_then(|at| debug.variable_at(Svma(at)));
+            let answer = debug.synchronisation(Svma(at));
+            match variable.unwrap().name.as_str() {
+                "other" => assert!(
+                    matches!(answer, SourceSync::Marked(_)),
+                    "{text} is {answer:?}"
+                ),
+                "number" => assert_eq!(answer, SourceSync::Plain, "{text}"),
+                name => panic!("{text} accesses {name}"),
+            }
+        }
+    }
+}
+
+#[test]
+fn what_marks_it_is_told() {
+    let built = build("idioms.c", &["-g", "-O2", "-fopenmp", "-fno-ipa-icf"]);
+    let image = built.image();
+    let debug = DebugInfo::new(&image, DebugSearch { roots: vec![] });
+    for (function, how) in [
+        ("marked_load", "__atomic_load_n"),
+        ("marked_macro", "READ_ONCE"),
+        ("marked_macro_of_macro", "macro LOOK"),
+        ("marked_openmp", "#pragma omp atomic"),
+        ("marked_volatile_store", "flag is volatile"),
+        ("marked_volatile_fixed_member", "record.flag is volatile"),
+        ("marked_atomic_member", "atomic is atomic"),
+    ] {
+        let found = accesses(&image, built.symbol(function).0, 32);
+        let answer = debug.synchronisation(Svma(found[0].0));
+        assert_eq!(answer, SourceSync::Marked(how.to_owned()), "{function}");
+    }
+}
+
+#[test]
+fn a_source_that_is_gone_or_changed_says_nothing() {
+    let built = build("idioms.c", &["-g", "-O2", "-fopenmp", "-fno-ipa-icf"]);
+    let image = built.image();
+    let load = accesses(&image, built.symbol("marked_load").0, 32)[0].0;
+    let ask = || DebugInfo::new(&image, DebugSearch { roots: vec![] }).synchronisation(Svma(load));
+    assert!(matches!(ask(), SourceSync::Marked(_)));
+    let source = built.folder.path().join("idioms.c");
+    let later = SystemTime::now() + Duration::from_secs(3600);
+    std::fs::File::options()
+        .append(true)
+        .open(&source)
+        .unwrap()
+        .set_modified(later)
+        .unwrap();
+    assert_eq!(ask(), SourceSync::Unknown);
+    std::fs::remove_file(&source).unwrap();
+    assert_eq!(ask(), SourceSync::Unknown);
+}
+
+#[test]
+fn without_debug_information_nothing_is_known() {
+    let built = build("idioms.c", &["-O2", "-fopenmp", "-fno-ipa-icf"]);
+    let image = built.image();
+    let at = accesses(&image, built.symbol("plain_increment").0, 32)[0].0;
+    assert_eq!(image.debug().synchronisation(Svma(at)), SourceSync::Unknown);
+}
