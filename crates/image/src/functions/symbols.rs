@@ -21,6 +21,9 @@ pub(crate) struct Symbol {
     rank: u8,
 }
 
+/// What a function's rank has over a label's.
+const FUNCTION: u8 = 2;
+
 /// No name that a person could use is longer.
 const MAX_NAME: usize = 1 << 14;
 
@@ -59,23 +62,21 @@ pub(crate) fn code_symbols(image: &Image, layout: &Layout) -> BTreeMap<u64, Symb
             break;
         };
         budget = rest;
-        let rank = match raw.st_bind() {
-            elf::STB_GLOBAL => 2,
-            elf::STB_WEAK => 1,
-            _ => 0,
-        } + if function { 4 } else { 0 };
+        let shared = matches!(raw.st_bind(), elf::STB_GLOBAL | elf::STB_WEAK);
+        let rank = u8::from(shared) + if function { FUNCTION } else { 0 };
         offer(&mut symbols, address, name, rank, raw.st_size(endian));
     }
     symbols
 }
 
 /// Keeps the better of the symbols at one address: functions before labels,
-/// global names before weak and local ones, then the name with fewer leading
-/// underscores (the public one of a family of aliases), then the shorter.
+/// global and weak names before local ones (C libraries make the public name of
+/// a family of aliases the weak one), then the name with fewer leading
+/// underscores, then the shorter.
 fn offer(symbols: &mut BTreeMap<u64, Symbol>, address: u64, name: &[u8], rank: u8, size: u64) {
     // `name@VERSION` and `name@@VERSION` are the same function.
     let name = name.split(|byte| *byte == b'@').next().unwrap_or(name);
-    let function = rank >= 4;
+    let function = rank >= FUNCTION;
     match symbols.entry(address) {
         Entry::Vacant(entry) => {
             entry.insert(Symbol {
