@@ -46,7 +46,12 @@ pub enum Command {
 #[command(after_help = RUN_EXAMPLES)]
 pub struct Run {
     /// The program and its arguments
-    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "PROGRAM")]
+    #[arg(
+        required = true,
+        trailing_var_arg = true,
+        allow_hyphen_values = true,
+        value_name = "PROGRAM"
+    )]
     pub program: Vec<OsString>,
 
     #[command(flatten)]

@@ -76,9 +76,11 @@ pub fn demo() -> Result<ExitCode, Failure> {
 
 fn is_on(race: &Race, variable: &str) -> bool {
     race.class == Class::Race
-        && race.what.name.as_deref().is_some_and(|name| {
-            name == variable || name.ends_with(&format!("::{variable}"))
-        })
+        && race
+            .what
+            .name
+            .as_deref()
+            .is_some_and(|name| name == variable || name.ends_with(&format!("::{variable}")))
 }
 
 /// What was seen and what to do next; whether all went as it should.
@@ -97,10 +99,21 @@ fn conclude(out: &mut dyn Write, report: &RunReport) -> std::io::Result<bool> {
         writeln!(out, "  {:<18} {}: {result}", seed.variable, seed.story)?;
     }
     for neighbour in NEIGHBOURS {
-        let reported = report.races.iter().any(|race| is_on(race, neighbour.variable));
+        let reported = report
+            .races
+            .iter()
+            .any(|race| is_on(race, neighbour.variable));
         good &= !reported;
-        let result = if reported { "REPORTED, which is a bug" } else { "silent" };
-        writeln!(out, "  {:<18} {}: {result}", neighbour.variable, neighbour.story)?;
+        let result = if reported {
+            "REPORTED, which is a bug"
+        } else {
+            "silent"
+        };
+        writeln!(
+            out,
+            "  {:<18} {}: {result}",
+            neighbour.variable, neighbour.story
+        )?;
     }
     write!(
         out,

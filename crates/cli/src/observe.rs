@@ -3,9 +3,7 @@
 //! than a thread may be held.
 
 use crate::exit::Failure;
-use redhanded_detect::{
-    Collision, Counts, Folded, Folder, Options, Outcome, Random, Sink, watch,
-};
+use redhanded_detect::{Collision, Counts, Folded, Folder, Options, Outcome, Random, Sink, watch};
 use redhanded_image::Image;
 use redhanded_model::{Class, Race, RunReport, Unseen};
 use redhanded_report::{Progress, Tally, Terminal};
@@ -59,7 +57,10 @@ impl Display {
 }
 
 /// Observes it. The report, and how the program ended.
-pub fn observe(mut observation: Observation, display: &Arc<Display>) -> Result<(RunReport, Ending), Failure> {
+pub fn observe(
+    mut observation: Observation,
+    display: &Arc<Display>,
+) -> Result<(RunReport, Ending), Failure> {
     let (sender, receiver) = mpsc::channel();
     let found = Arc::new(AtomicU64::new(0));
     let fold = {
@@ -106,7 +107,9 @@ fn repeat(observation: &Observation, mut sink: Pipe) -> Result<(RunReport, Endin
         (None, None) => 1,
     };
     for _ in 0..runs {
-        let left = observation.until.map(|until| until.saturating_sub(started.elapsed()));
+        let left = observation
+            .until
+            .map(|until| until.saturating_sub(started.elapsed()));
         if left.is_some_and(|left| left.is_zero()) {
             break;
         }

@@ -77,7 +77,8 @@ pub fn run(arguments: Run) -> Result<ExitCode, Failure> {
 pub fn display(quiet: bool) -> Arc<Display> {
     let source = SourceFiles::default();
     Arc::new(Display {
-        terminal: Terminal::new(screen::style()).with_source(move |file, line| source.line(file, line)),
+        terminal: Terminal::new(screen::style())
+            .with_source(move |file, line| source.line(file, line)),
         progress: Progress::new(screen::shows_progress(quiet)),
         announce: !quiet,
         show_indexing: screen::shows_progress(quiet),

@@ -56,7 +56,11 @@ pub fn index(image: &Image, show: bool) {
         .map(|segment| segment.file_size)
         .sum();
     // Small ones are done before a bar could be drawn.
-    let progress = Progress::bytes(show && total > 4 << 20, &format!("indexing {}", image.name()), total);
+    let progress = Progress::bytes(
+        show && total > 4 << 20,
+        &format!("indexing {}", image.name()),
+        total,
+    );
     let shown = std::sync::Mutex::new(0);
     let _ = image.sites_with_progress(&|done, _| {
         if let Ok(mut shown) = shown.lock()
@@ -80,7 +84,9 @@ fn by_function(image: &Image, selected: &Selected) -> Vec<FunctionSites> {
     for sites in selected.sites.chunk_by(|a, b| a.function == b.function) {
         let Some(first) = sites.first() else { continue };
         let function = image.functions().get(first.function);
-        let frames = function.map(|f| image.debug().frames(f.start)).unwrap_or_default();
+        let frames = function
+            .map(|f| image.debug().frames(f.start))
+            .unwrap_or_default();
         let outer = frames.last();
         let name = outer
             .and_then(|frame| frame.function.clone())

@@ -9,9 +9,7 @@
 
 use crate::system_call;
 use redhanded_image::{After, Instruction};
-use redhanded_model::{
-    AccessKind, Avma, Bytes, Hit, Loss, Region, ThreadName, WindowRecord,
-};
+use redhanded_model::{AccessKind, Avma, Bytes, Hit, Loss, Region, ThreadName, WindowRecord};
 use redhanded_target::{Module, Target};
 use std::path::Path;
 use std::sync::Arc;
@@ -19,7 +17,15 @@ use std::sync::Arc;
 /// Functions of the C library that read whole vectors but only bytes they were
 /// asked for. The others of their kind read past the end of a string, which the
 /// program's author did not do.
-const EXACT: &[&str] = &["memcpy", "memmove", "mempcpy", "memcmp", "bcmp", "__memcpy_chk", "__memmove_chk"];
+const EXACT: &[&str] = &[
+    "memcpy",
+    "memmove",
+    "mempcpy",
+    "memcmp",
+    "bcmp",
+    "__memcpy_chk",
+    "__memmove_chk",
+];
 
 /// The conflicting access, as it was made out.
 #[derive(Clone, PartialEq, Debug)]
@@ -180,9 +186,7 @@ fn in_kernel(
 ) -> Result<Confirmed, Loss> {
     let mut read_word = |at: Avma| {
         let mut word = [0; 8];
-        target
-            .read(at, &mut word)
-            .then(|| u64::from_le_bytes(word))
+        target.read(at, &mut word).then(|| u64::from_le_bytes(word))
     };
     let access = system_call::access(&hit.registers, record.bytes, &mut read_word);
     match access {
@@ -200,11 +204,7 @@ fn in_kernel(
 }
 
 /// Rejects vector reads of string functions that may go past their data.
-fn over_read(
-    target: &mut dyn Target,
-    confirmed: Confirmed,
-    hit: &Hit,
-) -> Result<Confirmed, Loss> {
+fn over_read(target: &mut dyn Target, confirmed: Confirmed, hit: &Hit) -> Result<Confirmed, Loss> {
     if confirmed.kind.writes() || confirmed.bytes.len <= 8 {
         return Ok(confirmed);
     }

@@ -5,8 +5,8 @@ use crate::naming;
 use crate::{Collision, Confirmed};
 use redhanded_image::{Instruction, SourceSync};
 use redhanded_model::{
-    AccessKind, AccessReport, Avma, Bytes, Evidence, Fingerprint, Frame, Race, Region,
-    SeenBy, Side, Synchronisation, ThreadName, Values, What, classify,
+    AccessKind, AccessReport, Avma, Bytes, Evidence, Fingerprint, Frame, Race, Region, SeenBy,
+    Side, Synchronisation, ThreadName, Values, What, classify,
 };
 use redhanded_target::Module;
 use std::collections::HashMap;
@@ -105,12 +105,18 @@ impl Folder {
     pub fn into_races(self) -> Vec<Race> {
         let mut races = self.races;
         races.sort_by(|a, b| {
-            (a.class, a.seen_by, std::cmp::Reverse(a.instances), &a.fingerprint).cmp(&(
-                b.class,
-                b.seen_by,
-                std::cmp::Reverse(b.instances),
-                &b.fingerprint,
-            ))
+            (
+                a.class,
+                a.seen_by,
+                std::cmp::Reverse(a.instances),
+                &a.fingerprint,
+            )
+                .cmp(&(
+                    b.class,
+                    b.seen_by,
+                    std::cmp::Reverse(b.instances),
+                    &b.fingerprint,
+                ))
         });
         races
     }
@@ -197,7 +203,12 @@ fn sampled_report(collision: &Collision, side: Side) -> AccessReport {
 }
 
 /// The parts of an access's report that come from its stack.
-fn report(thread: &ThreadName, stack: &[Avma], modules: &[Arc<Module>], side: Side) -> AccessReport {
+fn report(
+    thread: &ThreadName,
+    stack: &[Avma],
+    modules: &[Arc<Module>],
+    side: Side,
+) -> AccessReport {
     let stack = naming::frames(stack, modules);
     let innermost = stack.first().cloned().unwrap_or_default();
     AccessReport {
@@ -242,9 +253,9 @@ fn place(access: &AccessReport) -> String {
     let module = innermost
         .and_then(|frame| frame.module.clone())
         .unwrap_or_else(|| "?".to_owned());
-    let function = innermost.and_then(name).unwrap_or_else(|| {
-        format!("+{:#x}", innermost.map_or(access.pc, |frame| frame.address))
-    });
+    let function = innermost
+        .and_then(name)
+        .unwrap_or_else(|| format!("+{:#x}", innermost.map_or(access.pc, |frame| frame.address)));
     match &access.system_call {
         // The wrapper is libc's; who called it tells more.
         Some(call) => {

@@ -82,7 +82,11 @@ impl Sampler {
 
     /// Adds a module's sites. What is to be armed of them at once: all, if all
     /// sites together are few, or a first draw.
-    pub fn add_module(&mut self, module: ModuleId, selected: &Arc<Selected>) -> Vec<(ModuleId, Svma)> {
+    pub fn add_module(
+        &mut self,
+        module: ModuleId,
+        selected: &Arc<Selected>,
+    ) -> Vec<(ModuleId, Svma)> {
         let first = self.entries.len();
         for weighted in selected.sites.iter().filter(|w| w.weight > 0.0) {
             let index = self.entries.len() as Index;
@@ -196,7 +200,10 @@ impl Sampler {
     /// A second task appeared: what fired in vain is armed again.
     pub fn company(&mut self) -> Vec<(ModuleId, Svma)> {
         let lonely = std::mem::take(&mut self.lonely);
-        lonely.into_iter().map(|index| self.set_armed(index)).collect()
+        lonely
+            .into_iter()
+            .map(|index| self.set_armed(index))
+            .collect()
     }
 
     /// A window ended: what passed it by is armed again.
@@ -290,7 +297,10 @@ mod tests {
         let armed = sampler.add_module(M, &sites(500, |_| 1.0));
         let distinct: HashSet<_> = armed.into_iter().collect();
         assert_eq!(distinct.len(), 500);
-        assert!(sampler.tick(1.0, true).is_empty(), "nothing is left to draw");
+        assert!(
+            sampler.tick(1.0, true).is_empty(),
+            "nothing is left to draw"
+        );
     }
 
     #[test]
@@ -303,7 +313,8 @@ mod tests {
     #[test]
     fn a_weight_biases_the_draw() {
         let mut sampler = Sampler::new(Random::new(7), 1e9);
-        let drawn = sampler.add_module(M, &sites(40_000, |at| if at < 20_000 { 10.0 } else { 1.0 }));
+        let drawn =
+            sampler.add_module(M, &sites(40_000, |at| if at < 20_000 { 10.0 } else { 1.0 }));
         let heavy = drawn.iter().filter(|(_, svma)| svma.0 < 20_000).count();
         let light = drawn.len() - heavy;
         assert!(heavy > 6 * light, "{heavy} heavy against {light} light");

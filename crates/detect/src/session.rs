@@ -133,12 +133,18 @@ impl Session<'_> {
                 sink.progress(&self.counts);
             }
             let enough = self.options.until.is_some_and(|until| now >= until)
-                || self.options.max_windows.is_some_and(|most| self.counts.windows >= most)
+                || self
+                    .options
+                    .max_windows
+                    .is_some_and(|most| self.counts.windows >= most)
                 || sink.enough();
             if enough {
                 return Ok(Outcome::Enough);
             }
-            let deadline = self.options.until.map_or(self.next_tick, |until| until.min(self.next_tick));
+            let deadline = self
+                .options
+                .until
+                .map_or(self.next_tick, |until| until.min(self.next_tick));
             match self.target.wait(deadline)? {
                 Event::Window(record) => self.window_ended(&record),
                 Event::Collision(record) => self.collided(record, sink),
@@ -163,7 +169,8 @@ impl Session<'_> {
 
     fn modules_changed(&mut self) {
         let modules = self.target.modules();
-        self.known.retain(|known| modules.iter().any(|m| m.id == *known));
+        self.known
+            .retain(|known| modules.iter().any(|m| m.id == *known));
         self.sampler
             .retain_modules(|id| modules.iter().any(|m| m.id == id));
         for module in modules {
@@ -237,7 +244,7 @@ impl Session<'_> {
         self.counts.losses.add(loss);
         match loss {
             Loss::Alone => self.sampler.alone(module, svma),
-            Loss::TooManyWindows => self.sampler.deferred(module, svma),
+            Loss::TooManyWindows | Loss::NoDebugRegister => self.sampler.deferred(module, svma),
             Loss::OverBudget => self.sampler.over_budget(module, svma),
             _ => self.sampler.sampled(module, svma),
         }

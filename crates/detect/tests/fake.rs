@@ -1,8 +1,6 @@
 //! `detect` on the scripted machine: the laws of sampling, catching and folding.
 
-use redhanded_detect::{
-    Budget, Collision, Counts, Folded, Folder, Options, Random, Sink, watch,
-};
+use redhanded_detect::{Budget, Collision, Counts, Folded, Folder, Options, Random, Sink, watch};
 use redhanded_model::{AccessKind, Class, Loss, SeenBy, Strategy};
 use redhanded_target::Module;
 use redhanded_target::driver::Driver;
@@ -25,7 +23,10 @@ struct Collected {
 
 impl Sink for Collected {
     fn collision(&mut self, collision: Collision) {
-        *self.sampled.entry(collision.record.svma.0 / 16).or_default() += 1;
+        *self
+            .sampled
+            .entry(collision.record.svma.0 / 16)
+            .or_default() += 1;
         self.log.push(format!(
             "{:?} {} {:?}",
             collision.record.id, collision.record.svma, collision.record.held
@@ -154,7 +155,10 @@ fn a_hit_of_an_earlier_window_is_a_loss() {
     let mut fake = Fake::new();
     let on_x = fake.site(AccessKind::Write, 4, false);
     let on_y = fake.site(AccessKind::Write, 4, false);
-    fake.task(vec![access(on_x, X), Step::Work(Duration::from_micros(50))], u64::MAX);
+    fake.task(
+        vec![access(on_x, X), Step::Work(Duration::from_micros(50))],
+        u64::MAX,
+    );
     let other = fake.task(vec![Step::Work(Duration::from_micros(50))], u64::MAX);
     for number in 1..200 {
         fake.inject_hit(other, on_y, Y, number, redhanded_model::Avma(X));

@@ -7,8 +7,12 @@ use std::collections::BTreeMap;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Loss {
-    /// All debug registers were in use: the window only re-read.
+    /// The debug registers were in use by other windows: the thread went on at
+    /// once.
     NoDebugRegister,
+    /// There are too few debug registers for all the bytes: the rest was only
+    /// re-read.
+    PartlyWatched,
     /// A trap of a window that had ended already.
     StaleTrap,
     /// The instruction that trapped does not touch the watched bytes.
@@ -44,7 +48,8 @@ impl Loss {
     #[must_use]
     pub const fn describe(self) -> &'static str {
         match self {
-            Self::NoDebugRegister => "no free debug register (re-read only)",
+            Self::NoDebugRegister => "no free debug register",
+            Self::PartlyWatched => "too few debug registers for all bytes (rest re-read)",
             Self::StaleTrap => "trap of an earlier window",
             Self::NotOverlapping => "trap on neighbouring bytes",
             Self::UnknownInstruction => "trapping instruction unknown",

@@ -149,7 +149,7 @@ impl<M: Machine> Driver<M> {
             .find(|module| module.id == arm.module)
             .map_or(SpaceId::default(), |module| module.space);
         if arm.plan.strategy.watches() && company != Company::Strangers {
-            self.watch(&mut window);
+            self.watch(&mut window)?;
         }
         let now = self.machine.now();
         window.opened = now;
@@ -196,8 +196,11 @@ impl<M: Machine> Driver<M> {
         Some((Bytes::new(Avma(start), len), access.kind))
     }
 
-    /// Watches the window's bytes as well as the free slots allow.
-    fn watch(&mut self, window: &mut OpenWindow) {
+    /// Watches the window's bytes. Registers that are only busy are worth waiting
+    /// for: without them a change would be seen, but not who made it, so the
+    /// site is passed by and armed again. Where there are too few even at best,
+    /// as much as possible is watched and the rest re-read.
+    fn watch(&mut self, window: &mut OpenWindow) -> Result<(), Loss> {
         let now = self.machine.now();
         let mut free: Vec<usize> = (0..self.slots.len())
             .filter(|slot| self.slots[*slot].is_free(now))
@@ -205,9 +208,16 @@ impl<M: Machine> Driver<M> {
         // The slot that has rested longest has the least under way.
         free.sort_by_key(|slot| self.slots[*slot].cleared);
         let wanted = window.watchable(WIDEST_WATCH);
-        let Some(cover) = pieces(wanted, free.len()) else {
-            window.record.losses.push(Loss::NoDebugRegister);
-            return;
+        let cover = match pieces(wanted, free.len()) {
+            Some(cover) => cover,
+            None if free.len() < self.slots.len() => return Err(Loss::NoDebugRegister),
+            None => {
+                window.record.losses.push(Loss::PartlyWatched);
+                let mut cover = pieces(wanted, usize::MAX).unwrap_or_default();
+                cover.sort_by_key(|piece| std::cmp::Reverse(piece.len));
+                cover.truncate(free.len());
+                cover
+            }
         };
         let watch_for = if window.record.kind.writes() {
             WatchFor::ReadsAndWrites
@@ -215,14 +225,19 @@ impl<M: Machine> Driver<M> {
             WatchFor::Writes
         };
         for (slot, piece) in free.into_iter().zip(cover) {
-            if self.machine.watch(slot, piece, watch_for, window.record.id.0) {
+            if self
+                .machine
+                .watch(slot, piece, watch_for, window.record.id.0)
+            {
                 self.slots[slot].window = Some(window.record.id);
                 self.slots[slot].delivered = 0;
+                self.slots[slot].missing = 0;
                 window.slots.push((slot, piece));
             } else {
                 window.record.losses.push(Loss::Unwatched);
             }
         }
+        Ok(())
     }
 
     /// Clears the window's watches; how many hits are still under way.
@@ -237,9 +252,10 @@ impl<M: Machine> Driver<M> {
             let state = &mut self.slots[*slot];
             let missing = fired.saturating_sub(state.delivered);
             under_way += missing;
-            state.window = None;
+            state.last = state.window.take();
+            state.missing = missing;
             state.cleared = now;
-            state.busy_until = if missing > 0 { now + DRAIN_FOR } else { now };
+            state.busy_until = now + DRAIN_FOR;
         }
         under_way
     }
@@ -250,14 +266,26 @@ impl<M: Machine> Driver<M> {
             window.record.id.0 == number && window.slots.iter().any(|(_, p)| p.start == address)
         });
         let Some(index) = found else {
-            self.losses.add(Loss::StaleTrap);
+            // The window has what it wanted, or is over.
+            let slot = self
+                .slots
+                .iter_mut()
+                .find(|slot| slot.missing > 0 && slot.last == Some(WindowId(number)));
+            if let Some(slot) = slot {
+                slot.missing -= 1;
+            } else {
+                self.losses.add(Loss::StaleTrap);
+            }
             self.machine.resume(task);
             return;
         };
         let window = &mut self.open[index];
         for (slot, piece) in &window.slots {
-            if piece.start == address {
-                self.slots[*slot].delivered += 1;
+            let state = &mut self.slots[*slot];
+            if piece.start == address && state.window == Some(window.record.id) {
+                state.delivered += 1;
+            } else if piece.start == address {
+                state.missing = state.missing.saturating_sub(1);
             }
         }
         // A second hit while the first is being looked at adds nothing.
@@ -404,7 +432,12 @@ impl<M: Machine> Driver<M> {
             self.events.push_back(Event::Window(window.record));
         }
         for window in &mut self.open {
-            if window.record.hit.as_ref().is_some_and(|hit| hit.task == task) {
+            if window
+                .record
+                .hit
+                .as_ref()
+                .is_some_and(|hit| hit.task == task)
+            {
                 window.record.hit = None;
                 window.phase = Phase::Waiting;
             }
@@ -482,7 +515,10 @@ impl<M: Machine> Target for Driver<M> {
                 wanted.push((*arm, avma, expected));
             }
         }
-        let places: Vec<(Avma, u8)> = wanted.iter().map(|(_, avma, byte)| (*avma, *byte)).collect();
+        let places: Vec<(Avma, u8)> = wanted
+            .iter()
+            .map(|(_, avma, byte)| (*avma, *byte))
+            .collect();
         let done = self.machine.set_breakpoints(&places);
         for ((arm, avma, _), done) in wanted.into_iter().zip(done) {
             if done {

@@ -284,11 +284,13 @@ fn encode(site: FakeSite) -> Vec<u8> {
         _ => {}
     }
     let narrow = u8::from(site.size != 1);
-    code.push(match site.kind {
-        AccessKind::Read => 0x8a,
-        AccessKind::Write => 0x88,
-        AccessKind::Update => 0x00,
-    } | narrow);
+    code.push(
+        match site.kind {
+            AccessKind::Read => 0x8a,
+            AccessKind::Write => 0x88,
+            AccessKind::Update => 0x00,
+        } | narrow,
+    );
     code.push(0x07);
     code
 }
@@ -327,7 +329,8 @@ impl Machine for Fake {
     }
 
     fn set_breakpoints(&mut self, sites: &[(Avma, u8)]) -> Vec<bool> {
-        self.breakpoints.extend(sites.iter().map(|(avma, _)| avma.0));
+        self.breakpoints
+            .extend(sites.iter().map(|(avma, _)| avma.0));
         vec![true; sites.len()]
     }
 

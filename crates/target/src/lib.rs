@@ -21,8 +21,8 @@ pub use sys::WatchFor;
 
 use redhanded_image::Image;
 use redhanded_model::{
-    Avma, Loss, Losses, ModuleId, Region, Registers, SpaceId, Svma, TaskId, ThreadName, Unseen, WindowId,
-    WindowPlan, WindowRecord,
+    Avma, Loss, Losses, ModuleId, Region, Registers, SpaceId, Svma, TaskId, ThreadName, Unseen,
+    WindowId, WindowPlan, WindowRecord,
 };
 use std::ops::Range;
 use std::sync::Arc;

@@ -225,7 +225,10 @@ impl Process {
         for map in maps.iter().filter(|map| map.executable) {
             let Some(path) = map.file() else {
                 if !map.name.is_empty() && !map.name.starts_with("[v") {
-                    self.note(&map.name, "its file is gone or no file; its code is not sampled");
+                    self.note(
+                        &map.name,
+                        "its file is gone or no file; its code is not sampled",
+                    );
                 } else if map.name.is_empty() {
                     self.note("generated code", "not in any file; never patched");
                 }
@@ -238,9 +241,10 @@ impl Process {
                     continue;
                 }
             };
-            let segment = image.segments().iter().find(|segment| {
-                segment.executable && segment.file_offset & !0xfff == map.offset
-            });
+            let segment = image
+                .segments()
+                .iter()
+                .find(|segment| segment.executable && segment.file_offset & !0xfff == map.offset);
             if let Some(segment) = segment {
                 let bias = map.start.wrapping_sub(segment.svma.0 & !0xfff);
                 if !found.iter().any(|(known, _, _)| *known == bias) {
@@ -256,7 +260,11 @@ impl Process {
         let gone: Vec<Arc<Module>> = self
             .modules
             .iter()
-            .filter(|module| !found.iter().any(|(bias, _, image)| same(module, *bias, image)))
+            .filter(|module| {
+                !found
+                    .iter()
+                    .any(|(bias, _, image)| same(module, *bias, image))
+            })
             .cloned()
             .collect();
         for module in gone {
@@ -542,7 +550,10 @@ impl Machine for Process {
                 module: module.name.clone(),
             };
         }
-        let Some(map) = maps::read(self.pid).into_iter().find(|m| m.contains(address.0)) else {
+        let Some(map) = maps::read(self.pid)
+            .into_iter()
+            .find(|m| m.contains(address.0))
+        else {
             return Region::Unknown;
         };
         if map.name == "[heap]" {
@@ -581,7 +592,10 @@ impl Machine for Process {
     fn instruction_before(&mut self, address: Avma) -> Option<Avma> {
         // The address may be one past the module's last instruction.
         let module = self.module_at(Avma(address.0.wrapping_sub(1)))?;
-        let before = module.image.as_ref()?.instruction_before(module.svma(address))?;
+        let before = module
+            .image
+            .as_ref()?
+            .instruction_before(module.svma(address))?;
         Some(module.avma(before))
     }
 

@@ -238,7 +238,11 @@ impl Drop for SignalSet {
     fn drop(&mut self) {
         // SAFETY: restores the mask that `block` saved.
         unsafe {
-            libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.before, std::ptr::null_mut());
+            libc::pthread_sigmask(
+                libc::SIG_SETMASK,
+                &raw const self.before,
+                std::ptr::null_mut(),
+            );
         }
     }
 }
@@ -274,7 +278,11 @@ pub fn launch(program: &CString, arguments: &[CString], mask: &SignalSet) -> io:
                     libc::_exit(127);
                 }
                 libc::signal(libc::SIGPIPE, libc::SIG_DFL);
-                libc::sigprocmask(libc::SIG_SETMASK, &raw const mask.before, std::ptr::null_mut());
+                libc::sigprocmask(
+                    libc::SIG_SETMASK,
+                    &raw const mask.before,
+                    std::ptr::null_mut(),
+                );
                 libc::execv(program.as_ptr(), argv.as_ptr());
                 let errno = *libc::__errno_location();
                 libc::write(failure_write.as_raw_fd(), (&raw const errno).cast(), 4);
@@ -361,11 +369,22 @@ impl PerfWatch {
     /// Opens a switched-off watch on `tid`, which every thread started later
     /// inherits. Kernel accesses are included if `in_kernel`.
     pub fn open(tid: Tid, in_kernel: bool) -> io::Result<Self> {
-        let mut attr = attributes(Bytes::new(redhanded_model::Avma(8), 8), WatchFor::Writes, 0, in_kernel);
+        let mut attr = attributes(
+            Bytes::new(redhanded_model::Avma(8), 8),
+            WatchFor::Writes,
+            0,
+            in_kernel,
+        );
         attr.set_disabled(1);
         // SAFETY: the attributes are a live, initialised struct of stated size.
         let fd = unsafe {
-            perf::perf_event_open(&raw mut attr, tid, -1, -1, perf::bindings::PERF_FLAG_FD_CLOEXEC.into())
+            perf::perf_event_open(
+                &raw mut attr,
+                tid,
+                -1,
+                -1,
+                perf::bindings::PERF_FLAG_FD_CLOEXEC.into(),
+            )
         };
         if fd == -1 {
             return Err(io::Error::last_os_error());

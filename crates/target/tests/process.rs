@@ -82,7 +82,12 @@ int main(void) {
 #[test]
 fn two_threads_are_caught_at_one_counter() {
     let folder = tempfile::tempdir().unwrap();
-    for flags in [&["-O0"][..], &["-O2"], &["-O2", "-static"], &["-O2", "-no-pie"]] {
+    for flags in [
+        &["-O0"][..],
+        &["-O2"],
+        &["-O2", "-static"],
+        &["-O2", "-no-pie"],
+    ] {
         let program = compile(folder.path(), RACE, flags);
         let mut target = launch(&program);
         target.allow(Duration::from_secs(60));
@@ -121,7 +126,8 @@ fn two_threads_are_caught_at_one_counter() {
 #[test]
 fn a_lone_thread_is_not_held() {
     let folder = tempfile::tempdir().unwrap();
-    let source = "static volatile int x; int main(void) { for (int i = 0; i < 9; i++) x++; return x; }";
+    let source =
+        "static volatile int x; int main(void) { for (int i = 0; i < 9; i++) x++; return x; }";
     let program = compile(folder.path(), source, &["-O0"]);
     let mut target = launch(&program);
     target.allow(Duration::from_secs(60));
@@ -190,7 +196,13 @@ int main(void) {
         }
     };
     assert_eq!(ending, Ending::Exited(3));
-    assert!(target.machine().unseen().iter().any(|u| u.what == "child processes"));
+    assert!(
+        target
+            .machine()
+            .unseen()
+            .iter()
+            .any(|u| u.what == "child processes")
+    );
 }
 
 #[test]

@@ -217,9 +217,18 @@ pub fn main() {
                 .name(name.to_owned())
                 .spawn_scoped(scope, body);
         };
-        spawn("worker-a", Box::new(work(guarded_work, initialize_connection, true)));
-        spawn("worker-b", Box::new(work(guarded_work, queue_for_closing, false)));
-        spawn("forgetful", Box::new(work(forgetful_work, read_nothing, false)));
+        spawn(
+            "worker-a",
+            Box::new(work(guarded_work, initialize_connection, true)),
+        );
+        spawn(
+            "worker-b",
+            Box::new(work(guarded_work, queue_for_closing, false)),
+        );
+        spawn(
+            "forgetful",
+            Box::new(work(forgetful_work, read_nothing, false)),
+        );
     });
 }
 

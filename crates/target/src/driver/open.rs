@@ -97,16 +97,20 @@ impl OpenWindow {
 pub struct Slot {
     /// The window that uses it.
     pub window: Option<WindowId>,
+    /// The window that used it last.
+    pub last: Option<WindowId>,
     /// Hits of that window that were delivered.
     pub delivered: u64,
+    /// Hits of the last window that fired and were not delivered yet.
+    pub missing: u64,
     /// When it was cleared last.
     pub cleared: Duration,
-    /// Until when hits of its last window may still come.
+    /// Until when those are waited for.
     pub busy_until: Duration,
 }
 
 impl Slot {
     pub fn is_free(&self, now: Duration) -> bool {
-        self.window.is_none() && now >= self.busy_until
+        self.window.is_none() && (self.missing == 0 || now >= self.busy_until)
     }
 }

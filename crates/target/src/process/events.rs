@@ -244,7 +244,10 @@ impl Process {
     /// already, or the program's own.
     fn trapped(&mut self, tid: Tid, mut registers: Registers) -> Option<Stop> {
         let address = registers.rip.wrapping_sub(1);
-        if self.notification.is_some_and(|linker| linker.ret == address) {
+        if self
+            .notification
+            .is_some_and(|linker| linker.ret == address)
+        {
             return self.linker_called(tid, &registers);
         }
         let ours = self.breakpoints.remove(&self.memory, address);

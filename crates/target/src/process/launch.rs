@@ -149,7 +149,8 @@ fn search(name: &OsStr) -> Option<PathBuf> {
     let path = env::var_os("PATH")?;
     let candidates = || env::split_paths(&path).map(|folder| folder.join(name));
     let executable = |path: &PathBuf| {
-        fs::metadata(path).is_ok_and(|data| data.is_file() && data.permissions().mode() & 0o111 != 0)
+        fs::metadata(path)
+            .is_ok_and(|data| data.is_file() && data.permissions().mode() & 0o111 != 0)
     };
     candidates()
         .find(executable)
@@ -159,7 +160,10 @@ fn search(name: &OsStr) -> Option<PathBuf> {
 /// The interpreter of a `#!` script.
 fn script_interpreter(path: &Path) -> Option<String> {
     let text = fs::read(path).ok()?;
-    let line = text.strip_prefix(b"#!")?.split(|byte| *byte == b'\n').next()?;
+    let line = text
+        .strip_prefix(b"#!")?
+        .split(|byte| *byte == b'\n')
+        .next()?;
     let line = String::from_utf8_lossy(line);
     line.split_whitespace().next().map(str::to_owned)
 }

@@ -71,8 +71,8 @@ mod tests {
 
     #[test]
     fn a_line_is_taken_apart() {
-        let map =
-            parse_line("7f00-7f80 r-xp 00002000 fe:00 1234       /opt/my app/x.so (deleted)").unwrap();
+        let map = parse_line("7f00-7f80 r-xp 00002000 fe:00 1234       /opt/my app/x.so (deleted)")
+            .unwrap();
         assert_eq!((map.start, map.end, map.offset), (0x7f00, 0x7f80, 0x2000));
         assert!(map.executable && !map.writable && !map.shared);
         assert_eq!(map.name, "/opt/my app/x.so (deleted)");

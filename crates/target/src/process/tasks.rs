@@ -79,7 +79,10 @@ mod tests {
         assert!(!blocks_forever(&futex("0x80", "0x7ffc")));
         assert!(!blocks_forever(&futex("0x81", "0x0")), "a wake");
         assert!(!blocks_forever("running\n"));
-        assert!(!blocks_forever("35 0x7ffd 0x0 0x0 0x0 0x0 0x0 0x1 0x2\n"), "a sleep");
+        assert!(
+            !blocks_forever("35 0x7ffd 0x0 0x0 0x0 0x0 0x0 0x1 0x2\n"),
+            "a sleep"
+        );
         assert!(!blocks_forever("-1 0x7ffd 0x7fff\n"));
     }
 }
