@@ -3,6 +3,8 @@
 mod debug {
     mod compile;
     mod frames;
+    mod separate;
     mod synchronisation;
+    mod unwinding;
     mod variables;
 }

@@ -298,7 +298,8 @@ impl<'d> Program<'d> {
         for (at, (from, to)) in from.iter().zip(&to).enumerate() {
             if from != to {
                 let row = rows.get(at).copied().unwrap_or(1);
-                let whole = row == 1 || (first % row == 0 && (last + 1) % row == 0);
+                let whole =
+                    row == 1 || (first.is_multiple_of(row) && (last + 1).is_multiple_of(row));
                 if whole {
                     part.path.push_str(&format!("[{from}..{}]", to + 1));
                 }

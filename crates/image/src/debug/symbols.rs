@@ -1,7 +1,7 @@
 //! Names from the symbol tables, for what no debug information covers.
 
 use memmap2::Mmap;
-use object::{Object, ObjectSymbol, SymbolKind};
+use object::{Object, ObjectSection, ObjectSymbol, SymbolKind};
 
 /// One symbol that names code or data.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -27,7 +27,7 @@ impl Symbols {
                 object
                     .symbols()
                     .chain(object.dynamic_symbols())
-                    .for_each(|symbol| symbols.add(&symbol));
+                    .for_each(|symbol| symbols.add(&object, &symbol));
             }
         }
         for list in [&mut symbols.code, &mut symbols.data] {
@@ -45,7 +45,7 @@ impl Symbols {
         symbols
     }
 
-    fn add<'d>(&mut self, symbol: &impl ObjectSymbol<'d>) {
+    fn add<'d>(&mut self, object: &object::File<'d>, symbol: &impl ObjectSymbol<'d>) {
         let list = match symbol.kind() {
             SymbolKind::Text => &mut self.code,
             SymbolKind::Data => &mut self.data,
@@ -55,20 +55,28 @@ impl Symbols {
             return;
         }
         let Ok(name) = symbol.name() else { return };
+        let size = match symbol.size() {
+            // Hand-written assembly often states none: up to the next symbol,
+            // but not beyond its section.
+            0 => symbol
+                .section_index()
+                .and_then(|index| object.section_by_index(index).ok())
+                .and_then(|section| section.address().checked_add(section.size()))
+                .map_or(0, |end| end.saturating_sub(symbol.address())),
+            size => size,
+        };
         if !name.is_empty() {
             list.push(Symbol {
                 start: symbol.address(),
-                size: symbol.size(),
+                size,
                 name: name.to_owned(),
             });
         }
     }
 
-    /// The function symbol that covers `svma`. One without a size (hand-written
-    /// assembly) covers what is up to the next symbol.
+    /// The function symbol that covers `svma`.
     pub(super) fn code_at(&self, svma: u64) -> Option<&Symbol> {
-        let symbol = before(&self.code, svma)?;
-        (symbol.size == 0 || svma - symbol.start < symbol.size).then_some(symbol)
+        before(&self.code, svma).filter(|symbol| svma - symbol.start < symbol.size)
     }
 
     /// The data symbol that covers `svma`.

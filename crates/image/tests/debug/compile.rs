@@ -78,3 +78,17 @@ impl Built {
             .collect()
     }
 }
+
+/// Moves the debug information into a file `name` beside the program, which
+/// keeps a link to it.
+pub fn separate(built: &Built, name: &str) {
+    let debug = built.folder.path().join(name);
+    let objcopy = || Command::new("objcopy");
+    run(objcopy()
+        .arg("--only-keep-debug")
+        .arg(&built.program)
+        .arg(&debug));
+    run(objcopy().arg("--strip-all").arg(&built.program));
+    let link = format!("--add-gnu-debuglink={}", debug.display());
+    run(objcopy().arg(link).arg(&built.program));
+}

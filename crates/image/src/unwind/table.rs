@@ -1,0 +1,204 @@
+//! Unwind tables of one file: which rules hold at an address.
+
+use super::step::{Machine, Step};
+use crate::{DebugInfo, Image};
+use gimli::{
+    BaseAddresses, CieOrFde, DebugFrame, EhFrame, EhFrameHdr, EndianSlice, FrameDescriptionEntry,
+    LittleEndian, UnwindContext, UnwindSection,
+};
+use memmap2::Mmap;
+use object::{Object, ObjectSection};
+use std::ops::{Deref, Range};
+use std::sync::{Arc, OnceLock};
+
+pub(super) type Slice<'d> = EndianSlice<'d, LittleEndian>;
+
+/// The tables of one file, by stated addresses.
+pub(super) struct Tables {
+    eh_frame: Option<EhTable>,
+    debug: DebugInfo,
+    debug_frame: OnceLock<Option<(Section, Index)>>,
+}
+
+struct EhTable {
+    data: Section,
+    header: Option<Section>,
+    bases: BaseAddresses,
+    /// Made where no header has a search table.
+    index: OnceLock<Index>,
+}
+
+/// The ranges of entries with where each is in its section, sorted.
+struct Index(Vec<(Range<u64>, usize)>);
+
+impl Tables {
+    pub(super) fn of(image: &Image) -> Self {
+        Self {
+            eh_frame: EhTable::of(image),
+            debug: image.debug().clone(),
+            debug_frame: OnceLock::new(),
+        }
+    }
+
+    /// Goes from the frame at `svma` to its caller's; `None` where no table
+    /// covers it.
+    pub(super) fn step(
+        &self,
+        svma: u64,
+        machine: &mut Machine<'_>,
+        context: &mut UnwindContext<usize>,
+    ) -> Option<Step> {
+        if let Some(table) = &self.eh_frame
+            && let Some(step) = table.step(svma, machine, context)
+        {
+            return Some(step);
+        }
+        let (data, index) = self
+            .debug_frame
+            .get_or_init(|| {
+                let data = Section::Owned(self.debug.section(".debug_frame")?);
+                let mut frame = DebugFrame::new(&data, LittleEndian);
+                frame.set_address_size(8);
+                let index = Index::of(&frame, &BaseAddresses::default());
+                Some((data, index))
+            })
+            .as_ref()?;
+        let mut frame = DebugFrame::new(data, LittleEndian);
+        frame.set_address_size(8);
+        let bases = BaseAddresses::default();
+        let entry = index.entry(&frame, &bases, svma)?;
+        machine.step(&frame, &entry, &bases, svma, context)
+    }
+}
+
+impl EhTable {
+    fn of(image: &Image) -> Option<Self> {
+        let object = image.object()?;
+        let find = |name: &str| {
+            let section = object.section_by_name(name)?;
+            let start = section.address();
+            Some((start, Section::of(image, &section)?))
+        };
+        let (start, data) = find(".eh_frame").filter(|(_, data)| !data.is_empty())?;
+        let mut bases = BaseAddresses::default().set_eh_frame(start);
+        for (name, set) in [
+            (".text", BaseAddresses::set_text as fn(_, _) -> _),
+            (".got", BaseAddresses::set_got),
+            (".eh_frame_hdr", BaseAddresses::set_eh_frame_hdr),
+        ] {
+            if let Some(section) = object.section_by_name(name) {
+                bases = set(bases, section.address());
+            }
+        }
+        Some(Self {
+            data,
+            header: find(".eh_frame_hdr").map(|(_, data)| data),
+            bases,
+            index: OnceLock::new(),
+        })
+    }
+
+    fn step(
+        &self,
+        svma: u64,
+        machine: &mut Machine<'_>,
+        context: &mut UnwindContext<usize>,
+    ) -> Option<Step> {
+        let mut frame = EhFrame::new(&self.data, LittleEndian);
+        frame.set_address_size(8);
+        let entry = match self.by_header(&frame, svma) {
+            Some(found) => found?,
+            None => self
+                .index
+                .get_or_init(|| Index::of(&frame, &self.bases))
+                .entry(&frame, &self.bases, svma)?,
+        };
+        machine.step(&frame, &entry, &self.bases, svma, context)
+    }
+
+    /// What the header's search table says, if it has one.
+    fn by_header<'d>(
+        &self,
+        frame: &EhFrame<Slice<'d>>,
+        svma: u64,
+    ) -> Option<Option<FrameDescriptionEntry<Slice<'d>>>> {
+        let header = self.header.as_ref()?;
+        let header = EhFrameHdr::new(header, LittleEndian)
+            .parse(&self.bases, 8)
+            .ok()?;
+        let table = header.table()?;
+        let offset = table
+            .lookup(svma, &self.bases)
+            .and_then(|pointer| table.pointer_to_offset(pointer));
+        Some(offset.ok().and_then(|offset| {
+            let entry = frame
+                .fde_from_offset(&self.bases, offset, EhFrame::cie_from_offset)
+                .ok()?;
+            entry.contains(svma).then_some(entry)
+        }))
+    }
+}
+
+impl Index {
+    fn of<'d, S: UnwindSection<Slice<'d>>>(section: &S, bases: &BaseAddresses) -> Self {
+        let mut ranges = Vec::new();
+        let mut entries = section.entries(bases);
+        // The iterator ends at the first entry that does not hold together.
+        while let Ok(Some(entry)) = entries.next() {
+            if let CieOrFde::Fde(partial) = entry
+                && let Ok(entry) = partial.parse(S::cie_from_offset)
+                && let Some(end) = entry.initial_address().checked_add(entry.len())
+            {
+                ranges.push((entry.initial_address()..end, entry.offset()));
+            }
+        }
+        ranges.sort_by_key(|(range, _)| range.start);
+        Self(ranges)
+    }
+
+    fn entry<'d, S: UnwindSection<Slice<'d>>>(
+        &self,
+        section: &S,
+        bases: &BaseAddresses,
+        svma: u64,
+    ) -> Option<FrameDescriptionEntry<Slice<'d>>>
+    where
+        S::Offset: From<usize>,
+    {
+        let after = self.0.partition_point(|(range, _)| range.start <= svma);
+        let (range, offset) = self.0.get(after.checked_sub(1)?)?;
+        if !range.contains(&svma) {
+            return None;
+        }
+        section
+            .fde_from_offset(bases, (*offset).into(), S::cie_from_offset)
+            .ok()
+    }
+}
+
+/// The bytes of a section, kept alive by themselves.
+enum Section {
+    Mapped(Arc<Mmap>, Range<usize>),
+    Owned(Vec<u8>),
+}
+
+impl Section {
+    fn of<'d>(image: &'d Image, section: &impl ObjectSection<'d>) -> Option<Self> {
+        let (start, len) = section.file_range()?;
+        let start = usize::try_from(start).ok()?;
+        let end = start.checked_add(usize::try_from(len).ok()?)?;
+        image.data().get(start..end)?;
+        Some(Self::Mapped(image.mapping(), start..end))
+    }
+}
+
+impl Deref for Section {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            Self::Mapped(file, range) => file.get(range.clone()).unwrap_or_default(),
+            Self::Owned(bytes) => bytes,
+        }
+    }
+}
