@@ -1,0 +1,124 @@
+//! A small fuzzer for the parsers of foreign bytes: ELF, symbol tables, unwind
+//! tables, DWARF, instructions.
+//!
+//! It mutates real files, aiming at the parts that parsers trust most, and asks
+//! each mutant everything the detector would ask. Case numbers name inputs: the
+//! same number gives the same mutant on the same machine. A panic, a hang or a
+//! crash leaves its input behind in `target/fuzz`. Meant for a build with
+//! overflow checks, which the `dev` profile has.
+
+mod mutation;
+mod questions;
+mod seeds;
+
+use std::fs;
+use std::panic;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+
+use crate::place;
+use mutation::Random;
+use seeds::Seed;
+
+/// A case that takes longer hangs. Generous: other work may share the cores.
+const LIMIT: Duration = Duration::from_secs(20);
+
+/// Fuzzes for so many seconds; an error names the case that failed and its file.
+///
+/// With `REDHANDED_FUZZ_CASE=N` in the environment it runs case N alone.
+///
+/// # Errors
+/// When a case panics or hangs, or the seeds cannot be made.
+pub fn run(seconds: u64) -> Result<()> {
+    let folder = place::target().join("fuzz");
+    fs::create_dir_all(&folder).with_context(|| format!("no folder {}", folder.display()))?;
+    let seeds = seeds::gather(&folder)?;
+    let names: Vec<&str> = seeds.iter().map(|seed| seed.name.as_str()).collect();
+    println!("fuzzing for {seconds} s from {}", names.join(", "));
+    let mut worker = Worker::start();
+    if let Ok(number) = std::env::var("REDHANDED_FUZZ_CASE") {
+        let number = number.parse().context("REDHANDED_FUZZ_CASE is no number")?;
+        return worker.case(number, &seeds, &folder);
+    }
+    // The seeds themselves must pass before their mutants mean anything.
+    for (number, seed) in seeds.iter().enumerate() {
+        worker.ask(&format!("seed {number}"), &seed.bytes, &folder)?;
+    }
+    let end = Instant::now() + Duration::from_secs(seconds);
+    let mut number = 0;
+    while Instant::now() < end {
+        worker.case(number, &seeds, &folder)?;
+        number += 1;
+    }
+    println!("{number} cases, no panic and no hang");
+    Ok(())
+}
+
+/// The thread that does what may panic or hang.
+struct Worker {
+    inputs: Sender<PathBuf>,
+    outcomes: Receiver<Result<(), String>>,
+}
+
+impl Worker {
+    fn start() -> Self {
+        let (inputs, to_do) = mpsc::channel::<PathBuf>();
+        let (report, outcomes) = mpsc::channel();
+        thread::spawn(move || {
+            for path in to_do {
+                let outcome = panic::catch_unwind(|| questions::ask(&path)).map_err(message);
+                if report.send(outcome).is_err() {
+                    break;
+                }
+            }
+        });
+        Self { inputs, outcomes }
+    }
+
+    /// Makes case `number` and runs it.
+    fn case(&mut self, number: u64, seeds: &[Seed], folder: &Path) -> Result<()> {
+        let mut random = Random::new(number);
+        questions::decode(&mut random);
+        let bytes = mutation::mutant(seeds, &mut random);
+        self.ask(&format!("case {number}"), &bytes, folder)
+    }
+
+    /// Runs one input; what fails stays in `folder`.
+    fn ask(&mut self, name: &str, bytes: &[u8], folder: &Path) -> Result<()> {
+        let path = folder.join(name.replace(' ', "-"));
+        fs::write(&path, bytes).with_context(|| format!("cannot write {}", path.display()))?;
+        self.inputs
+            .send(path.clone())
+            .context("the worker is gone")?;
+        let shown = path.display();
+        match self.outcomes.recv_timeout(LIMIT) {
+            Ok(Ok(())) => fs::remove_file(&path).context("cannot remove a passed case"),
+            Ok(Err(message)) => bail!("{name} panics: {message}; its input is {shown}"),
+            Err(RecvTimeoutError::Timeout) => {
+                bail!(
+                    "{name} hangs for {} s; its input is {shown}",
+                    LIMIT.as_secs()
+                )
+            }
+            Err(RecvTimeoutError::Disconnected) => {
+                bail!("{name} ended the worker; its input is {shown}")
+            }
+        }
+    }
+}
+
+fn message(payload: Box<dyn std::any::Any + Send>) -> String {
+    payload
+        .downcast_ref::<String>()
+        .cloned()
+        .or_else(|| {
+            payload
+                .downcast_ref::<&str>()
+                .map(|text| (*text).to_owned())
+        })
+        .unwrap_or_else(|| "without a message".to_owned())
+}

@@ -1,0 +1,117 @@
+//! Everything the detector may ask about a file.
+
+use std::path::Path;
+
+use redhanded_image::{Image, Instruction, Selection, SourceFacts, Unwinder};
+use redhanded_model::{Registers, Svma};
+
+use super::mutation::Random;
+
+/// How many places of each kind are asked about.
+const PLACES: usize = 12;
+
+/// Opens the file and asks.
+pub fn ask(path: &Path) {
+    let Ok(image) = Image::open(path) else {
+        return;
+    };
+    let set = image.sites();
+    let functions = image.functions().as_slice();
+    let step = |len: usize| (len / PLACES).max(1);
+    let mut places: Vec<Svma> = Vec::new();
+    places.extend(
+        set.sites
+            .iter()
+            .step_by(step(set.sites.len()))
+            .map(|s| s.svma),
+    );
+    for function in functions.iter().step_by(step(functions.len())) {
+        places.extend([function.start, function.end]);
+    }
+    for segment in image.segments().iter().take(8) {
+        for part in 0..8 {
+            places.push(segment.svma.offset(segment.mem_size / 8 * part));
+        }
+    }
+    places.extend([Svma(0), Svma(1), Svma(u64::MAX - 1), image.entry()]);
+    for place in &places {
+        about(&image, *place);
+    }
+    select(&image);
+    unwind(&image, &places);
+}
+
+fn about(image: &Image, place: Svma) {
+    let _ = image.instruction_before(place);
+    let _ = image.instruction_at(place);
+    let _ = image.half_of_update(place);
+    let _ = image.call_target_name(place);
+    let _ = image.plt_name(place);
+    let _ = image.sites().at(place);
+    let debug = image.debug();
+    let _ = debug.covers(place);
+    let _ = debug.frames(place);
+    let _ = debug.variable_at(place);
+    let _ = debug.synchronisation(place);
+}
+
+fn select(image: &Image) {
+    let globs = |text: &str| vec![text.to_owned()];
+    let Ok(selection) = Selection::new(&[], &globs("*"), &globs("*"), &globs("*=2")) else {
+        return;
+    };
+    let facts = SourceFacts {
+        has_debug_info: &|_| false,
+        file: &|_| None,
+    };
+    let _ = selection.select(image, &facts);
+}
+
+fn unwind(image: &Image, places: &[Svma]) {
+    let mut unwinder = Unwinder::new();
+    unwinder.add_module(image, 0);
+    for place in places {
+        let mut registers = Registers {
+            rip: place.0,
+            ..Registers::default()
+        };
+        registers.gpr.fill(0x7fff_0000);
+        // A stack full of pointers into the module and of its own.
+        let mut turn = 0;
+        let _ = unwinder.unwind(&registers, &mut |address| {
+            turn += 1;
+            (turn < 10_000).then(|| {
+                if address & 8 == 0 {
+                    place.0
+                } else {
+                    address.wrapping_add(64)
+                }
+            })
+        });
+    }
+}
+
+/// Decodes random bytes and computes their accesses from random registers.
+pub fn decode(random: &mut Random) {
+    for _ in 0..64 {
+        let mut bytes = random.next().to_le_bytes().to_vec();
+        bytes.extend(random.next().to_le_bytes());
+        let Some(instruction) = Instruction::decode(&bytes, random.next()) else {
+            continue;
+        };
+        let mut registers = Registers {
+            rflags: random.next(),
+            fs_base: random.next(),
+            gs_base: random.next(),
+            ..Registers::default()
+        };
+        for value in &mut registers.gpr {
+            *value = random.next();
+        }
+        let _ = (instruction.text(), instruction.flow(), instruction.locked());
+        for access in instruction.accesses() {
+            let _ = access.bytes_before(&registers);
+            let _ = access.bytes_after(&registers);
+        }
+    }
+}
