@@ -7,7 +7,7 @@ use std::hint::{black_box, spin_loop};
 use std::sync::mpsc;
 use std::thread;
 
-const ROUNDS: u64 = 2_000;
+const ROUNDS: u64 = 1_000;
 
 /// A raw pointer, so that the twin can keep what it has given away.
 #[derive(Clone, Copy)]
@@ -40,7 +40,7 @@ fn main() {
     let (to_owner, results) = mpsc::channel::<Buffer>();
     let worker = thread::spawn(move || {
         for job in jobs {
-            for _ in 0..8 {
+            for _ in 0..20 {
                 black_box(drain(job));
                 pause();
             }
@@ -54,7 +54,7 @@ fn main() {
         fill(buffer, round);
         to_worker.send(buffer).unwrap();
         if cfg!(twin) {
-            for _ in 0..8 {
+            for _ in 0..20 {
                 fill(buffer, round + 1);
                 pause();
             }

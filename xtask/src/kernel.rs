@@ -2,6 +2,7 @@
 //! what Redhanded must, and must not, report about it. The grammar is described
 //! in `docs/corpus.md`.
 
+use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -274,6 +275,28 @@ impl Expectation {
     }
 }
 
+/// As it is written in a directive.
+impl fmt::Display for Expectation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.unknown_origin {
+            f.write_str("origin=unknown ")?;
+        }
+        write!(f, "what={}", self.what.as_deref().unwrap_or("*"))?;
+        if let Some(region) = &self.region {
+            write!(f, " region={region}")?;
+        }
+        for (index, function) in self.functions.iter().enumerate() {
+            f.write_str(if index == 0 { " functions=" } else { "," })?;
+            f.write_str(if function.anywhere { "~" } else { "" })?;
+            f.write_str(&function.name)?;
+        }
+        match &self.system_call {
+            Some(call) => write!(f, " system_call={call}"),
+            None => Ok(()),
+        }
+    }
+}
+
 impl FunctionName {
     fn parse(word: &str) -> Self {
         let (name, anywhere) = match word.strip_prefix('~') {
@@ -367,6 +390,14 @@ mod tests {
         assert!(kernel.expects[0].unknown_origin);
         assert_eq!(kernel.expects[0].what, None);
         assert_eq!(kernel.expects[1].system_call.as_deref(), Some("read"));
+        assert_eq!(
+            kernel.expects[0].to_string(),
+            "origin=unknown what=* functions=step"
+        );
+        assert_eq!(
+            kernel.expects[1].to_string(),
+            "what=buffer functions=use system_call=read"
+        );
     }
 
     #[test]

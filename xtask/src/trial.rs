@@ -8,7 +8,7 @@ use anyhow::{Result, bail};
 use crate::compile::Program;
 use crate::drive::{Driver, Finding, NOT_APPLICABLE, Round};
 use crate::judge::{Circumstances, Symbols};
-use crate::kernel::List;
+use crate::kernel::{Expectation, List};
 
 /// How much is asked of the kernels.
 pub struct Demands {
@@ -174,7 +174,8 @@ impl<'a> Trial<'a> {
             }
             if start.elapsed() >= self.demands.found_within {
                 let miss = format!(
-                    "seed {seed}: not reported: {missing:?}\n{}",
+                    "seed {seed}: not reported: {}\n{}",
+                    listed(&missing),
                     shown(&finding)
                 );
                 return Ok(Some(Err(miss)));
@@ -255,7 +256,8 @@ impl<'a> Trial<'a> {
             }
             if windows >= self.demands.windows || start.elapsed() >= self.demands.windows_within {
                 bail!(
-                    "not reported in {windows} windows: {missing:?}\n{}",
+                    "not reported in {windows} windows: {}\n{}",
+                    listed(&missing),
                     shown(&finding)
                 );
             }
@@ -266,17 +268,18 @@ impl<'a> Trial<'a> {
 
     /// Names of C are whole symbols; those of C++ and Rust have more around them.
     fn globs(&self, functions: &[String]) -> Vec<String> {
-        let c = self
-            .program
-            .kernel
-            .source
-            .extension()
-            .is_some_and(|end| end == "c");
+        let kernel = &self.program.kernel;
         // Without symbols no function has a name to select it by.
         if self.program.variant.stripped {
             return Vec::new();
         }
-        let glob = |name: &String| if c { name.clone() } else { format!("*{name}*") };
+        let glob = |name: &String| match kernel.source.extension().and_then(|end| end.to_str()) {
+            // The crate's own, with its closures: the standard library is in the
+            // same file and has many names.
+            Some("rs") => format!("{}::{name}*", kernel.name),
+            Some("cc") => format!("*{name}*"),
+            _ => name.clone(),
+        };
         functions.iter().map(glob).collect()
     }
 }
@@ -294,6 +297,11 @@ impl Verdict {
             self.title, self.seconds
         )
     }
+}
+
+fn listed(missing: &[&Expectation]) -> String {
+    let missing: Vec<_> = missing.iter().map(ToString::to_string).collect();
+    missing.join("; ")
 }
 
 /// All that is needed to look into a failure.
