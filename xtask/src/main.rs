@@ -4,6 +4,7 @@ mod command;
 mod compile;
 mod corpus;
 mod drive;
+mod fuzz;
 mod judge;
 mod kernel;
 mod label;
@@ -36,6 +37,12 @@ enum Task {
     Corpus(corpus::Options),
     /// Run a labelled suite of racy and race-free programs and print recall and specificity
     Suite(suite::Options),
+    /// Feed mutated files to the parsers of foreign bytes
+    Fuzz {
+        /// For how many seconds
+        #[arg(long, value_name = "N", default_value_t = 60)]
+        seconds: u64,
+    },
     /// Check the licences of all dependencies against deny.toml
     Licences,
 }
@@ -48,6 +55,7 @@ fn main() -> ExitCode {
             tally.failed == 0
         }),
         Task::Suite(options) => suite::run(&options).map(|()| true),
+        Task::Fuzz { seconds } => fuzz::run(seconds).map(|()| true),
         Task::Licences => licences::run().map(|()| true),
     };
     match outcome {

@@ -8,7 +8,7 @@ use anyhow::{Context, Result, ensure};
 use clap::Args;
 
 use crate::corpus::{self, Tally};
-use crate::{command, licences, packages, place};
+use crate::{command, fuzz, licences, packages, place};
 
 /// Options of `cargo xtask test`.
 #[derive(Args, Debug)]
@@ -31,6 +31,7 @@ pub fn run(options: &Options) -> Result<bool> {
         ("lints", lints),
         ("tests", tests),
         ("licences", check_licences),
+        ("fuzz, short run", short_fuzz),
     ];
     if !options.quick {
         steps.push(("corpus, short form", short_corpus));
@@ -135,6 +136,11 @@ fn counts(line: &str) -> Option<Tally> {
 
 fn check_licences() -> Result<Tally> {
     licences::run()?;
+    Ok(PASSED)
+}
+
+fn short_fuzz() -> Result<Tally> {
+    fuzz::run(20)?;
     Ok(PASSED)
 }
 
