@@ -157,17 +157,20 @@ impl Run<'_> {
         unseen: &mut BTreeMap<String, String>,
     ) -> Result<(Outcome, Counts, Ending), Failure> {
         let observation = self.observation;
-        let process = Process::launch(
+        let mut process = Process::launch(
             &observation.program,
             Arc::clone(&observation.images),
             Arc::clone(&observation.signals),
         )?;
-        if let Some(refused) = process.watch_refused()
+        if let Some(refused) = process.watch_refused().map(str::to_owned)
             && !observation.options.strategy.rereads()
         {
+            // Nobody asked for it to run unobserved.
+            process.kill();
+            process.wait_for_end();
             return Err(Failure::Usage(format!(
                 "perf events were refused ({refused}), so --detect watch is impossible; run as \
-                 root, set kernel.perf_event_paranoid to 1, or use --detect reread"
+                 root, set kernel.perf_event_paranoid to 2, or use --detect reread"
             )));
         }
         let mut options = observation.options;

@@ -59,6 +59,7 @@ pub fn sites(selection: &Selection, image: &Image) -> Selected {
     let debug = image.debug();
     let facts = SourceFacts {
         has_debug_info: &|svma| debug.covers(svma),
+        is_toolchain: &|svma| debug.is_toolchain(svma),
         file: &|svma| debug.frames(svma).pop().and_then(|frame| frame.file),
     };
     let mut selected = selection.select(image, &facts);

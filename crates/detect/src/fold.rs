@@ -143,13 +143,7 @@ fn exact(collision: &Collision) -> Exact {
 fn describe(collision: &Collision) -> Option<Race> {
     let record = &collision.record;
     let modules = &collision.modules;
-    // What is raced on is what both sides touch, as the sampled one sees it.
-    let (what, declared) = naming::what(
-        record.bytes.start,
-        record.bytes.len,
-        collision.region.clone(),
-        modules,
-    );
+    let (what, declared) = what(collision);
     let sampled = sampled_side(collision);
     let other = collision
         .other
@@ -188,6 +182,30 @@ fn describe(collision: &Collision) -> Option<Race> {
         instances: 1,
         accesses,
     })
+}
+
+/// What is raced on: the bytes that both sides touch have the name, those of the
+/// sampled access the values and so the bit-fields.
+fn what(collision: &Collision) -> (What, bool) {
+    let sampled = collision.record.bytes;
+    let named = |bytes: Bytes| {
+        let region = collision.region.clone();
+        naming::what(bytes.start, bytes.len, region, &collision.modules)
+    };
+    let (mut what, declared) = named(sampled);
+    let both = collision
+        .other
+        .as_ref()
+        .and_then(|(confirmed, ..)| confirmed.bytes.intersection(sampled))
+        .filter(|both| *both != sampled);
+    let Some(both) = both else {
+        return (what, declared);
+    };
+    let (narrow, declared) = named(both);
+    what.name = narrow.name;
+    what.field = narrow.field;
+    what.type_name = narrow.type_name;
+    (what, declared)
 }
 
 fn sampled_report(collision: &Collision, side: Side) -> AccessReport {

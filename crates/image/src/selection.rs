@@ -99,6 +99,8 @@ fn bad_glob(glob: &str, error: &globset::Error) -> SelectionError {
 pub struct SourceFacts<'a> {
     /// Whether a compilation unit covers the place.
     pub has_debug_info: &'a dyn Fn(Svma) -> bool,
+    /// Whether the code there came compiled with the toolchain.
+    pub is_toolchain: &'a dyn Fn(Svma) -> bool,
     /// The source file of the place.
     pub file: &'a dyn Fn(Svma) -> Option<String>,
 }
@@ -209,9 +211,12 @@ impl Selection {
                 .add_many(Excluded::NotSelected, set.sites.len() as u64);
             return selected;
         }
-        let static_runtime = is_static_with_debug_info(image, facts);
+        let runtime = Runtime {
+            libc: is_static_with_debug_info(image, facts),
+            rust: is_rust(image),
+        };
         let plain = self.files.is_empty() && self.functions.is_empty() && self.weights.is_empty();
-        if plain && !static_runtime {
+        if plain && runtime == Runtime::default() {
             selected.sites = set.sites.clone();
             return selected;
         }
@@ -223,7 +228,7 @@ impl Selection {
             let sites = set.of_function(number);
             let mut weight = 1.0;
             if !sites.is_empty() {
-                match self.judge(function, &module, static_runtime, facts) {
+                match self.judge(function, &module, runtime, facts) {
                     Ok(judged) => {
                         weight = judged;
                         selected.sites.extend_from_slice(sites);
@@ -243,7 +248,7 @@ impl Selection {
         &self,
         function: &Function,
         module: &str,
-        static_runtime: bool,
+        runtime: Runtime,
         facts: &SourceFacts<'_>,
     ) -> Result<f64, Excluded> {
         let needs_names = !self.functions.is_empty() || !self.weights.is_empty();
@@ -262,7 +267,9 @@ impl Selection {
             return Err(Excluded::NotSelected);
         }
         let asked_for = by_function == Some(true);
-        if static_runtime && !asked_for && !(facts.has_debug_info)(function.start) {
+        let is_runtime = (runtime.libc && !(facts.has_debug_info)(function.start))
+            || (runtime.rust && (facts.is_toolchain)(function.start));
+        if is_runtime && !asked_for {
             return Err(Excluded::Runtime);
         }
         let everything: Vec<String> = names
@@ -282,6 +289,23 @@ impl Selection {
             Err(Excluded::NotSelected)
         }
     }
+}
+
+/// Which runtimes are part of the file itself.
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
+struct Runtime {
+    libc: bool,
+    rust: bool,
+}
+
+/// Rust programs have the standard library's compiled code in them. Asking of
+/// which unit each function is takes time, so it is asked of them only.
+fn is_rust(image: &Image) -> bool {
+    image.section(".comment").is_some_and(|comment| {
+        comment
+            .windows(b"rustc version".len())
+            .any(|part| part == b"rustc version")
+    })
 }
 
 /// In a static program the C library is part of the file. Where the program has

@@ -151,6 +151,8 @@ impl<M: Machine> Driver<M> {
         if arm.plan.strategy.watches() && company != Company::Strangers {
             self.watch(&mut window)?;
         }
+        // Whoever shares the memory from another process is not seen to sleep.
+        window.plan.end_early &= company != Company::Strangers;
         let now = self.machine.now();
         window.opened = now;
         window.deadline = now + arm.plan.delay.min(left);

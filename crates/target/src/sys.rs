@@ -92,14 +92,19 @@ fn from_user_regs(r: &libc::user_regs_struct) -> Registers {
     }
 }
 
-/// Moves a stopped thread to `rip` with the stack at `rsp`; everything else of
-/// it stays as it is.
-pub fn move_to(tid: Tid, rip: u64, rsp: u64) -> io::Result<()> {
-    let mut regs = user_regs(tid)?;
-    regs.rip = rip;
-    regs.rsp = rsp;
-    let at = (&raw const regs) as usize;
-    ptrace(libc::PTRACE_SETREGS, tid, 0, at)
+/// Moves a stopped thread to `rip`; everything else of it stays as it is.
+pub fn move_to(tid: Tid, rip: u64) -> io::Result<()> {
+    set_register(tid, std::mem::offset_of!(libc::user_regs_struct, rip), rip)
+}
+
+/// Carries out a `ret` for a stopped thread.
+pub fn return_to(tid: Tid, rip: u64, rsp: u64) -> io::Result<()> {
+    set_register(tid, std::mem::offset_of!(libc::user_regs_struct, rsp), rsp)?;
+    move_to(tid, rip)
+}
+
+fn set_register(tid: Tid, offset: usize, value: u64) -> io::Result<()> {
+    ptrace(libc::PTRACE_POKEUSER, tid, offset, value as usize)
 }
 
 /// What a signal stop is about.

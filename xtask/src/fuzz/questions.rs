@@ -62,6 +62,7 @@ fn select(image: &Image) {
     };
     let facts = SourceFacts {
         has_debug_info: &|_| false,
+        is_toolchain: &|svma| image.debug().is_toolchain(svma),
         file: &|_| None,
     };
     let _ = selection.select(image, &facts);

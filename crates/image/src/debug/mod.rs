@@ -138,6 +138,21 @@ impl DebugInfo {
             .is_some()
     }
 
+    /// Whether the code at `svma` came compiled with the toolchain: the units of
+    /// Rust's standard library name the folders of the machines it is built on.
+    #[must_use]
+    pub fn is_toolchain(&self, svma: Svma) -> bool {
+        self.inner
+            .ask(|program| {
+                program.context(|context| {
+                    let unit = context.find_dwarf_and_unit(svma.0).skip_all_loads()?;
+                    let folder = unit.comp_dir?.to_string_lossy().into_owned();
+                    Some(folder.starts_with("/rustc/") || folder.starts_with("/rust/deps/"))
+                })
+            })
+            .unwrap_or(false)
+    }
+
     /// The source frames of the code at `svma`, innermost first. Without debug
     /// information, the function symbol alone; empty when there is none either.
     #[must_use]

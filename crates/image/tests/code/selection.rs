@@ -45,6 +45,7 @@ fn select(built: &Built, files: &[&str], globs: &[&str], weights: &[&str]) -> Se
     };
     let facts = SourceFacts {
         has_debug_info: &covers,
+        is_toolchain: &|_| false,
         file: &|svma| {
             let name = built.image.function_at(svma)?.name.as_deref()?.to_owned();
             covers(svma).then(|| format!("/src/{}.c", name.split('_').next().unwrap_or("")))

@@ -13,6 +13,8 @@ use std::time::Duration;
 /// How often a thread that is told to stop is looked at before it is given up.
 const STOP_TRIES: u32 = 2000;
 
+/// How often threads that were born during a detach are looked for.
+const DETACH_ROUNDS: u32 = 100;
 /// SIGCHLD goes to the whole process: another thread that drives a program of
 /// its own may take ours.
 const LONGEST_SLEEP: Duration = Duration::from_millis(50);
@@ -256,7 +258,7 @@ impl Process {
             return None;
         }
         registers.rip = address;
-        let _ = sys::move_to(tid, address, registers.gpr[4]);
+        let _ = sys::move_to(tid, address);
         if ours {
             return Some(Stop::Breakpoint {
                 task: task_id(tid),
@@ -278,7 +280,7 @@ impl Process {
         let stack = registers.gpr[4];
         let mut word = [0; 8];
         if self.memory.read_exact_at(&mut word, stack).is_ok() {
-            let _ = sys::move_to(tid, u64::from_le_bytes(word), stack.wrapping_add(8));
+            let _ = sys::return_to(tid, u64::from_le_bytes(word), stack.wrapping_add(8));
         }
         if self.scan_modules() {
             // It stays until the new library's sites are armed.
@@ -310,6 +312,17 @@ impl Process {
         for (tid, state) in std::mem::take(&mut self.newborn) {
             if state == Newborn::Stopped {
                 let _ = sys::detach(tid, 0);
+            }
+        }
+        // Threads that were born meanwhile are traced without our knowing. Each
+        // look may find new ones, but only of threads that the last one missed.
+        for _ in 0..DETACH_ROUNDS {
+            let traced = tasks::traced(self.pid);
+            if traced.is_empty() {
+                break;
+            }
+            for tid in traced {
+                self.stop_and_detach(tid);
             }
         }
     }
@@ -372,7 +385,7 @@ impl Process {
         {
             let address = registers.rip.wrapping_sub(1);
             if self.breakpoints.was_at(address) && self.byte_at(address) != Some(INT3) {
-                let _ = sys::move_to(tid, address, registers.gpr[4]);
+                let _ = sys::move_to(tid, address);
                 return 0;
             }
         }

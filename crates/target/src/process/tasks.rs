@@ -16,6 +16,17 @@ pub fn process_of(tid: Tid) -> Option<Tid> {
     status_field(tid, "Tgid:")?.parse().ok()
 }
 
+/// The threads of a process that somebody traces: we do, while we have it.
+pub fn traced(pid: Tid) -> Vec<Tid> {
+    let Ok(folder) = fs::read_dir(format!("/proc/{pid}/task")) else {
+        return Vec::new();
+    };
+    folder
+        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+        .filter(|tid| status_field(*tid, "TracerPid:").is_some_and(|tracer| tracer != "0"))
+        .collect()
+}
+
 /// Whether a signal waits to be delivered to this very thread.
 pub fn is_pending(tid: Tid, signal: i32) -> bool {
     let Some(mask) = status_field(tid, "SigPnd:") else {

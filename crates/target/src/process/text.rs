@@ -57,11 +57,12 @@ impl Breakpoints {
         done
     }
 
-    /// Removes the breakpoint at `address`; whether there was one.
+    /// Removes the breakpoint at `address`, which a thread just executed; whether
+    /// there was one.
     pub fn remove(&mut self, memory: &File, address: u64) -> bool {
         let stood = self.standing.remove(&address);
         let original = self.originals.get(&address);
-        stood && original.is_some_and(|original| restore(memory, &[(address, *original)]))
+        stood && original.is_some_and(|o| memory.write_all_at(&[*o], address).is_ok())
     }
 
     /// Removes all of them.
