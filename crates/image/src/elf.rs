@@ -51,6 +51,9 @@ pub enum ImageError {
     },
 }
 
+/// Linkers make a dozen; looking one up goes over all of them.
+const MAX_SEGMENTS: usize = 4096;
+
 /// A loadable segment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Segment {
@@ -139,6 +142,9 @@ impl Image {
         let headers = header
             .program_headers(endian, &*data)
             .map_err(|e| malformed(&e))?;
+        if headers.len() > MAX_SEGMENTS {
+            return Err(malformed(&"it claims to have thousands of segments"));
+        }
         let mut segments = Vec::new();
         let mut relro = Vec::new();
         let mut interpreter = None;

@@ -11,6 +11,7 @@ use object::{Object, ObjectSection};
 use redhanded_model::Svma;
 use std::collections::HashMap;
 use std::ops::Range;
+use std::sync::Arc;
 
 type Bytes<'a> = EndianSlice<'a, LittleEndian>;
 type Cie<'a> = CommonInformationEntry<Bytes<'a>>;
@@ -18,6 +19,9 @@ type Cie<'a> = CommonInformationEntry<Bytes<'a>>;
 /// A longer common entry is not a compiler's: its rules would be run again for
 /// each of its functions.
 const MAX_CIE: usize = 4096;
+
+/// Nor is a longer entry of one function.
+const MAX_FDE: usize = 256 << 10;
 
 /// `DW_OP_breg6`: an expression that starts from rbp.
 const BREG_RBP: u8 = 0x76;
@@ -43,6 +47,32 @@ pub(crate) struct FrameRules<'a> {
     section: Option<(EhFrame<Bytes<'a>>, BaseAddresses)>,
     cies: HashMap<usize, Cie<'a>>,
     context: UnwindContext<usize>,
+    /// The last entry asked about: one entry may cover many functions.
+    last: Option<(usize, Rbp)>,
+}
+
+/// Where rbp is the frame, as far as an unwind entry reaches.
+#[derive(Clone, Debug)]
+pub(crate) enum Rbp {
+    /// In these ranges, sorted.
+    In(Arc<[Range<u64>]>),
+    /// Maybe everywhere: the entry cannot be read.
+    Unknown,
+}
+
+impl Rbp {
+    pub fn is_frame_at(&self, svma: u64) -> bool {
+        match self {
+            Self::In(ranges) => {
+                let after = ranges.partition_point(|range| range.start <= svma);
+                after
+                    .checked_sub(1)
+                    .and_then(|index| ranges.get(index))
+                    .is_some_and(|range| range.contains(&svma))
+            }
+            Self::Unknown => true,
+        }
+    }
 }
 
 impl Frames {
@@ -94,47 +124,52 @@ impl<'a> FrameRules<'a> {
             section: section(image),
             cies: HashMap::new(),
             context: UnwindContext::new(),
+            last: None,
         }
     }
 
-    /// Where in `function` the frame is found from rbp; `None` when no unwind
-    /// entry says so or otherwise.
-    pub fn rbp_is_frame(&mut self, function: &Range<u64>) -> Option<Vec<Range<u64>>> {
-        let fde = self.frames.at(function.start)?;
+    /// Where in the function at `start` the frame is found from rbp; `None` when
+    /// no unwind entry covers it.
+    pub fn rbp(&mut self, start: u64) -> Option<Rbp> {
+        let offset = self.frames.at(start)?.offset;
+        if let Some((last, rbp)) = &self.last
+            && *last == offset
+        {
+            return Some(rbp.clone());
+        }
+        let rbp = self
+            .run_rules(offset)
+            .map_or(Rbp::Unknown, |ranges| Rbp::In(ranges.into()));
+        self.last = Some((offset, rbp.clone()));
+        Some(rbp)
+    }
+
+    /// `None` when the entry's rules cannot be read or are not a compiler's.
+    fn run_rules(&mut self, offset: usize) -> Option<Vec<Range<u64>>> {
         let (section, bases) = self.section.as_ref()?;
         let cies = &mut self.cies;
         let fde = section
-            .fde_from_offset(bases, EhFrameOffset(fde.offset), |_, _, offset| {
+            .fde_from_offset(bases, EhFrameOffset(offset), |_, _, offset| {
                 cached(section, bases, cies, offset)
             })
             .ok()?;
-        let whole = vec![function.clone()];
-        if fde.cie().entry_len() > MAX_CIE {
-            return Some(whole);
+        if fde.cie().entry_len() > MAX_CIE || fde.entry_len() > MAX_FDE {
+            return None;
         }
         let mut ranges: Vec<Range<u64>> = Vec::new();
-        let Ok(mut rows) = fde.rows(section, bases, &mut self.context) else {
-            return Some(whole);
-        };
-        loop {
-            match rows.next_row() {
-                Ok(Some(row)) => {
-                    let from_rbp = match row.cfa() {
-                        CfaRule::RegisterAndOffset { register, .. } => *register == X86_64::RBP,
-                        CfaRule::Expression(expression) => expression
-                            .get(section)
-                            .is_ok_and(|e| e.0.slice().first() == Some(&BREG_RBP)),
-                    };
-                    if from_rbp {
-                        ranges.push(row.start_address()..row.end_address());
-                    }
-                }
-                Ok(None) => return Some(ranges),
-                // Rules that cannot be read say nothing for rbp being anything
-                // but the frame.
-                Err(_) => return Some(whole),
+        let mut rows = fde.rows(section, bases, &mut self.context).ok()?;
+        while let Some(row) = rows.next_row().ok()? {
+            let from_rbp = match row.cfa() {
+                CfaRule::RegisterAndOffset { register, .. } => *register == X86_64::RBP,
+                CfaRule::Expression(expression) => expression
+                    .get(section)
+                    .is_ok_and(|e| e.0.slice().first() == Some(&BREG_RBP)),
+            };
+            if from_rbp {
+                ranges.push(row.start_address()..row.end_address());
             }
         }
+        Some(ranges)
     }
 }
 

@@ -22,6 +22,8 @@ pub(crate) struct Layout {
     pub code: Vec<Region>,
     /// The global offset table's parts.
     pub got: Vec<Range<u64>>,
+    /// Whether there are no section headers: only segments are known.
+    pub bare: bool,
 }
 
 /// More sections than any linker makes of a program.
@@ -36,6 +38,7 @@ impl Layout {
         if layout.code.is_empty() {
             // Without section headers the segments must do; functions then come
             // from the unwind tables alone.
+            layout.bare = true;
             for segment in image.segments().iter().filter(|s| s.executable) {
                 layout.add_code(image, segment.svma.0, segment.mem_size, None);
             }

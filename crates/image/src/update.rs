@@ -125,8 +125,8 @@ struct Numbering {
     last: u32,
 }
 
-/// The flags, as a register of their own.
-const FLAGS: Named = Named::DontUse0;
+/// The flags, as a register of their own: no instruction uses register none.
+const FLAGS: Named = Named::None;
 
 impl Numbering {
     fn fresh(&mut self) -> u32 {

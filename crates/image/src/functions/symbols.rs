@@ -1,12 +1,14 @@
 //! The symbols that name code, one for each address.
 
 use crate::Image;
+use crate::elf::map;
 use crate::layout::{Layout, elf_file};
 use object::elf;
-use object::read::elf::Sym;
-use object::{Object, ObjectSymbol};
+use object::read::elf::{ElfFile64, Sym};
+use object::{Endianness, Object, ObjectSymbol};
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::fs::File;
 use std::sync::Arc;
 
 /// The best symbol at an address.
@@ -27,16 +29,32 @@ const FUNCTION: u8 = 2;
 /// No name that a person could use is longer.
 const MAX_NAME: usize = 1 << 14;
 
-/// The symbols of code outside linkage stubs, from both symbol tables.
+/// The symbols of code outside linkage stubs: from both symbol tables, and for
+/// a stripped file from its separate debug file.
 pub(crate) fn code_symbols(image: &Image, layout: &Layout) -> BTreeMap<u64, Symbol> {
     let mut symbols = BTreeMap::new();
     let Some(file) = elf_file(image) else {
         return symbols;
     };
+    let stripped = file.symbols().next().is_none();
+    read(&file, layout, &mut symbols);
+    if stripped
+        && let Some(path) = image.debug().source()
+        && path != image.path()
+        && let Ok(debug) = File::open(path)
+        && let Ok(debug) = map(&debug)
+        && let Ok(file) = ElfFile64::parse(&*debug)
+    {
+        read(&file, layout, &mut symbols);
+    }
+    symbols
+}
+
+fn read(file: &ElfFile64<'_, Endianness>, layout: &Layout, symbols: &mut BTreeMap<u64, Symbol>) {
     let endian = file.endian();
     // In a damaged file all symbols may share one long name; honest tables have
     // each name's bytes once.
-    let mut budget = image.data().len().saturating_mul(2);
+    let mut budget = file.data().len().saturating_mul(2);
     for symbol in file.symbols().chain(file.dynamic_symbols()) {
         let raw = symbol.elf_symbol();
         let function = match raw.st_type() {
@@ -64,9 +82,8 @@ pub(crate) fn code_symbols(image: &Image, layout: &Layout) -> BTreeMap<u64, Symb
         budget = rest;
         let shared = matches!(raw.st_bind(), elf::STB_GLOBAL | elf::STB_WEAK);
         let rank = u8::from(shared) + if function { FUNCTION } else { 0 };
-        offer(&mut symbols, address, name, rank, raw.st_size(endian));
+        offer(symbols, address, name, rank, raw.st_size(endian));
     }
-    symbols
 }
 
 /// Keeps the better of the symbols at one address: functions before labels,

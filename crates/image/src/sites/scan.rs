@@ -1,11 +1,11 @@
 //! Linear decoding of functions into sites.
 
 use super::text::{Text, padding_start};
-use crate::frames::FrameRules;
+use crate::frames::{FrameRules, Rbp};
 use crate::instruction::SegmentBase;
 use crate::layout::Layout;
 use crate::{Function, Image, Instruction, Operand};
-use iced_x86::{Decoder, DecoderOptions, Mnemonic, OpKind};
+use iced_x86::{Decoder, DecoderOptions, FlowControl, Mnemonic, OpKind};
 use redhanded_model::{Excluded, Exclusions, Register, Site, Svma};
 use std::ops::Range;
 
@@ -23,7 +23,7 @@ pub(super) struct Scanned {
 /// Where rbp is the frame in the function at hand.
 enum Frame {
     Unasked,
-    Ranges(Vec<Range<u64>>),
+    Told(Rbp),
     Everywhere,
     Nowhere,
 }
@@ -216,6 +216,11 @@ impl<'a> Scanner<'a> {
             return Some(Excluded::Stack);
         }
         let address = operand.constant()?;
+        if self.layout.bare && self.raw.flow_control() != FlowControl::Next {
+            // Without section headers stubs look like code; what they jump
+            // through is the linkage table.
+            return Some(Excluded::GotOrRelro);
+        }
         if self.layout.in_got(address) || self.image.is_relro(Svma(address)) {
             return Some(Excluded::GotOrRelro);
         }
@@ -225,16 +230,14 @@ impl<'a> Scanner<'a> {
 
     fn rbp_is_frame(&mut self, function: &Function, frame: &mut Frame) -> bool {
         if matches!(frame, Frame::Unasked) {
-            let range = function.start.0..function.end.0;
-            *frame = match self.rules.rbp_is_frame(&range) {
-                Some(ranges) if ranges.is_empty() => Frame::Nowhere,
-                Some(ranges) => Frame::Ranges(ranges),
+            *frame = match self.rules.rbp(function.start.0) {
+                Some(rbp) => Frame::Told(rbp),
                 None if sets_up_rbp(self.image.function_bytes(function)) => Frame::Everywhere,
                 None => Frame::Nowhere,
             };
         }
         match frame {
-            Frame::Ranges(ranges) => ranges.iter().any(|r| r.contains(&self.raw.ip())),
+            Frame::Told(rbp) => rbp.is_frame_at(self.raw.ip()),
             Frame::Everywhere => true,
             Frame::Nowhere | Frame::Unasked => false,
         }

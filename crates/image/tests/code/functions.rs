@@ -1,8 +1,9 @@
 //! Where functions begin and end, and what they are called.
 
-use crate::fixture::{assembly, c};
-use redhanded_image::Instruction;
+use crate::fixture::{assembly, c, run};
+use redhanded_image::{Image, Instruction};
 use redhanded_model::Svma;
+use std::process::Command;
 
 const PROGRAM: &str = r#"
     int x;
@@ -37,6 +38,24 @@ fn exported_names_survive_stripping() {
     let built = c(PROGRAM, &["-O2", "-rdynamic"]);
     let stripped = built.stripped();
     assert_eq!(stripped.start("shown"), built.start("shown"));
+}
+
+#[test]
+fn a_separate_debug_file_gives_the_names_back() {
+    let built = c(PROGRAM, &["-O2", "-g"]);
+    let folder = built.path.parent().unwrap();
+    let (debug, bare) = (folder.join("built.debug"), folder.join("bare"));
+    run(Command::new("objcopy")
+        .arg("--only-keep-debug")
+        .args([&built.path, &debug]));
+    run(Command::new("strip").arg("-o").args([&bare, &built.path]));
+    run(Command::new("objcopy")
+        .arg("--add-gnu-debuglink=built.debug")
+        .arg(&bare)
+        .current_dir(folder));
+    let bare = Image::open(&bare).unwrap();
+    let function = bare.function_at(built.start("local")).unwrap();
+    assert_eq!(function.name.as_deref(), Some("local"));
 }
 
 #[test]
