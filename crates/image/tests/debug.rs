@@ -3,6 +3,7 @@
 mod debug {
     mod compile;
     mod frames;
+    mod hostile;
     mod separate;
     mod synchronisation;
     mod unwinding;

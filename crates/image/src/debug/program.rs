@@ -8,6 +8,7 @@ use gimli::{
     AttributeValue, DebugInfoOffset, DebuggingInformationEntry, DwAt, DwLang, Dwarf, Unit,
     UnitHeader, UnitOffset, UnitType, constants as dw,
 };
+use redhanded_model::Svma;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -164,8 +165,12 @@ impl<'d> Program<'d> {
         self.dwarf_and_unit(Die::new(unit, UnitOffset(0)))
     }
 
-    /// The unit of `.debug_info` that starts at `offset`.
-    pub(super) fn unit_number_at(&self, offset: DebugInfoOffset) -> Option<u32> {
+    /// The number of the unit with the code at `svma`.
+    pub(super) fn unit_at(&self, svma: Svma) -> Option<u32> {
+        let offset = self.context(|context| {
+            let unit = context.find_dwarf_and_unit(svma.0).skip_all_loads()?;
+            unit.header.debug_info_offset()
+        })?;
         u32::try_from(self.units(false).number_at(offset)?).ok()
     }
 

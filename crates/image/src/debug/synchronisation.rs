@@ -68,7 +68,7 @@ pub(super) struct Judge {
     functions: Mutex<HashMap<String, Function>>,
     sources: Mutex<HashMap<PathBuf, Option<Arc<Source>>>>,
     units: Mutex<HashMap<u32, Arc<UnitNames>>>,
-    verdicts: Mutex<HashMap<(u32, Place), Verdict>>,
+    verdicts: Mutex<HashMap<Place, Option<(u32, Verdict)>>>,
 }
 
 /// What the rules need to know of one unit.
@@ -78,6 +78,7 @@ struct UnitNames {
     omits_atomic: bool,
     identifiers: Identifiers,
     macros: Mutex<HashMap<String, bool>>,
+    functions: Mutex<HashMap<UnitOffset, Arc<Names>>>,
 }
 
 /// A place in the source, and the function whose names hold there.
@@ -92,7 +93,7 @@ struct Place {
 /// What the frames at an address say.
 enum Frames {
     Settled(SourceSync),
-    At(u32, Place),
+    At(Place),
 }
 
 impl Inner {
@@ -100,19 +101,29 @@ impl Inner {
         self.ask(|program| {
             Some(match self.judge_frames(program, svma)? {
                 Frames::Settled(answer) => answer,
-                Frames::At(unit, place) => self.judge_place(program, svma, unit, place),
+                Frames::At(place) => self.judge_place(program, svma, place)?,
             })
         })
         .unwrap_or(SourceSync::Unknown)
     }
 
     fn judge_frames(&self, program: &Program<'_>, svma: Svma) -> Option<Frames> {
-        let (place, functions, unit) = program.context(|context| {
+        program.context(|context| {
             let mut frames = context.find_frames(svma.0).skip_all_loads().ok()?;
-            let mut functions = Vec::new();
             let mut place = None;
+            let mut spelling = None;
             while let Ok(Some(frame)) = frames.next() {
-                if functions.is_empty() {
+                let Some(function) = frame.function else {
+                    break;
+                };
+                let raw = function.raw_name().ok()?;
+                let judged = self.judge.function(&raw);
+                if judged == Function::Synchronising {
+                    let answer = SourceSync::Marked(names::demangle(&raw));
+                    return Some(Frames::Settled(answer));
+                }
+                if spelling.is_none() {
+                    spelling = Some(Spelling::of(function.language));
                     place = frame.location.and_then(|location| {
                         Some(Place {
                             function: frame.dw_die_offset,
@@ -122,52 +133,39 @@ impl Inner {
                         })
                     });
                 }
-                let name = frame
-                    .function
-                    .as_ref()
-                    .and_then(|name| name.raw_name().ok());
-                let Some(name) = name else { break };
-                let judged = self.judge.function(&name);
-                functions.push((name.into_owned(), judged));
                 if judged != Function::Library {
                     break;
                 }
             }
-            let unit = context.find_dwarf_and_unit(svma.0).skip_all_loads()?;
-            Some((place, functions, unit.header.debug_info_offset()?))
-        })?;
-        let unit = program.unit_number_at(unit)?;
-        let marking = functions
-            .iter()
-            .find(|(_, judged)| *judged == Function::Synchronising);
-        if let Some((name, _)) = marking {
-            let answer = SourceSync::Marked(names::demangle(name));
-            return Some(Frames::Settled(answer));
-        }
-        let place = place?;
-        match program.unit_spelling(unit)? {
-            // In Rust only functions synchronise, and none is among the frames.
-            Spelling::Rust if !functions.is_empty() => Some(Frames::Settled(SourceSync::Plain)),
-            Spelling::Rust => None,
-            Spelling::C | Spelling::Cpp => Some(Frames::At(unit, place)),
-        }
+            // Merged code has no place, and no frame to show what it was.
+            let place = place?;
+            match spelling? {
+                // In Rust only functions synchronise, and none is among the
+                // frames.
+                Spelling::Rust => Some(Frames::Settled(SourceSync::Plain)),
+                Spelling::C | Spelling::Cpp => Some(Frames::At(place)),
+            }
+        })
     }
 
     fn judge_place(
         self: &Arc<Self>,
         program: &Program<'_>,
         svma: Svma,
-        unit: u32,
         place: Place,
-    ) -> SourceSync {
-        let verdict = self.judge.verdict(unit, place, |place| {
-            self.judge.judge_text(program, unit, place, self.built())
-        });
+    ) -> Option<SourceSync> {
+        let (unit, verdict) = self.judge.verdict(place, |place| {
+            let unit = program.unit_at(svma)?;
+            // What is neither C nor C++ is not read.
+            program.unit_spelling(unit)?;
+            let verdict = self.judge.judge_text(program, unit, place, self.built());
+            Some((unit, verdict))
+        })?;
         if let Verdict::Marked(how) = verdict {
-            return SourceSync::Marked(how);
+            return Some(SourceSync::Marked(how));
         }
         // The variable at a fixed address is certain where names are not.
-        match self.fixed_variable(program, svma, unit) {
+        Some(match self.fixed_variable(program, svma, unit) {
             Some((name, Some(how))) => SourceSync::Marked(format!("{name} is {}", adjective(how))),
             // A member of it may be `_Atomic` where types do not say so.
             Some((_, None)) if !matches!(verdict, Verdict::Unknown | Verdict::Declared(_)) => {
@@ -180,7 +178,7 @@ impl Inner {
                 Verdict::Plain => SourceSync::Plain,
                 Verdict::Mixed(_) | Verdict::Unknown => SourceSync::Unknown,
             },
-        }
+        })
     }
 
     /// The variable which the instruction at `svma` names by its address, and
@@ -220,14 +218,17 @@ impl Judge {
         function
     }
 
-    fn verdict(&self, unit: u32, place: Place, judge: impl FnOnce(&Place) -> Verdict) -> Verdict {
-        let key = (unit, place);
-        if let Some(verdict) = lock(&self.verdicts).get(&key) {
-            return verdict.clone();
+    fn verdict(
+        &self,
+        place: Place,
+        judge: impl FnOnce(&Place) -> Option<(u32, Verdict)>,
+    ) -> Option<(u32, Verdict)> {
+        if let Some(known) = lock(&self.verdicts).get(&place) {
+            return known.clone();
         }
-        let verdict = judge(&key.1);
-        lock(&self.verdicts).insert(key, verdict.clone());
-        verdict
+        let judged = judge(&place);
+        lock(&self.verdicts).insert(place, judged.clone());
+        judged
     }
 
     fn judge_text(
@@ -274,10 +275,7 @@ impl Judge {
         if let Some(name) = statement.tokens.iter().find(expands) {
             return Verdict::Marked(format!("macro {name}"));
         }
-        let locals = place
-            .function
-            .map(|function| Identifiers::locals(program, unit, function))
-            .unwrap_or_default();
+        let locals = names.locals(program, unit, place.function);
         names.judge(&locals, &statement.tokens, &|die| {
             names.omits_atomic && self.is_declared_atomic(program.declared(die))
         })
@@ -309,6 +307,7 @@ impl Judge {
                     .is_some_and(|(_, unit)| unit.header.version() < 5),
             identifiers: Identifiers::read(program, unit),
             macros: Mutex::default(),
+            functions: Mutex::default(),
         });
         lock(&self.units).insert(unit, Arc::clone(&names));
         names
@@ -353,6 +352,18 @@ impl Judge {
 }
 
 impl UnitNames {
+    fn locals(&self, program: &Program<'_>, unit: u32, function: Option<UnitOffset>) -> Arc<Names> {
+        let Some(function) = function else {
+            return Arc::default();
+        };
+        if let Some(names) = lock(&self.functions).get(&function) {
+            return Arc::clone(names);
+        }
+        let names = Arc::new(Identifiers::locals(program, unit, function));
+        lock(&self.functions).insert(function, Arc::clone(&names));
+        names
+    }
+
     /// Judges by the names in a statement: those declared volatile or atomic
     /// against every other access to memory that may be meant.
     fn judge(

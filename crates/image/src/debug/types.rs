@@ -5,9 +5,12 @@ use super::names::shorten;
 use super::program::{Die, MAX_HOPS, Program};
 use gimli::constants as dw;
 use gimli::{DwLang, DwTag};
+use std::cell::Cell;
 
 /// No type name is built longer than this.
 const MAX_NAME: usize = 4096;
+/// No name is put together from more entries: types of functions branch.
+const MAX_SPELLED: usize = 256;
 
 /// Why every access to a variable or field synchronises.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -194,7 +197,8 @@ impl Program<'_> {
 
     /// The type as the source writes it. `None` is what C calls `void`.
     pub(super) fn type_name(&self, die: Option<Die>) -> String {
-        let mut name = self.spell(die, MAX_HOPS);
+        let left = Cell::new(MAX_SPELLED);
+        let mut name = self.spell(die, MAX_HOPS, &left);
         if name.len() > MAX_NAME {
             let mut end = MAX_NAME;
             while !name.is_char_boundary(end) {
@@ -206,14 +210,18 @@ impl Program<'_> {
         name
     }
 
-    fn spell(&self, die: Option<Die>, hops: usize) -> String {
+    fn spell(&self, die: Option<Die>, hops: usize, left: &Cell<usize>) -> String {
         let Some(die) = die else {
             return "void".to_owned();
         };
-        let (Some(entry), Some(hops)) = (self.entry(die), hops.checked_sub(1)) else {
+        let (Some(hops), Some(rest)) = (hops.checked_sub(1), left.get().checked_sub(1)) else {
             return "…".to_owned();
         };
-        let inner = || self.spell(self.link(die, dw::DW_AT_type), hops);
+        left.set(rest);
+        let Some(entry) = self.entry(die) else {
+            return "…".to_owned();
+        };
+        let inner = || self.spell(self.link(die, dw::DW_AT_type), hops, left);
         let spelling = self.spelling(die);
         let tag = entry.tag();
         // Rust names its pointers, C never does.
@@ -236,9 +244,9 @@ impl Program<'_> {
             }
             dw::DW_TAG_union_type => self.aggregate(die, spelling, "union"),
             dw::DW_TAG_enumeration_type => self.aggregate(die, spelling, "enum"),
-            dw::DW_TAG_pointer_type => self.pointer(die, "*", hops),
-            dw::DW_TAG_reference_type => self.pointer(die, "&", hops),
-            dw::DW_TAG_rvalue_reference_type => self.pointer(die, "&&", hops),
+            dw::DW_TAG_pointer_type => self.pointer(die, "*", hops, left),
+            dw::DW_TAG_reference_type => self.pointer(die, "&", hops, left),
+            dw::DW_TAG_rvalue_reference_type => self.pointer(die, "&&", hops, left),
             dw::DW_TAG_const_type => qualify("const", &inner()),
             dw::DW_TAG_volatile_type => qualify("volatile", &inner()),
             dw::DW_TAG_atomic_type => qualify("_Atomic", &inner()),
@@ -260,7 +268,7 @@ impl Program<'_> {
                 }
                 name
             }
-            dw::DW_TAG_subroutine_type => self.function(die, "", hops),
+            dw::DW_TAG_subroutine_type => self.function(die, "", hops, left),
             tag if is_qualifier(tag) => inner(),
             _ => "…".to_owned(),
         }
@@ -274,29 +282,28 @@ impl Program<'_> {
         }
     }
 
-    fn pointer(&self, die: Die, mark: &str, hops: usize) -> String {
+    fn pointer(&self, die: Die, mark: &str, hops: usize, left: &Cell<usize>) -> String {
         let inner = self.link(die, dw::DW_AT_type);
         if let Some(function) = inner
             && self
                 .entry(function)
                 .is_some_and(|entry| entry.tag() == dw::DW_TAG_subroutine_type)
         {
-            return self.function(function, &format!("({mark})"), hops);
+            return self.function(function, &format!("({mark})"), hops, left);
         }
-        let inner = self.spell(inner, hops);
+        let inner = self.spell(inner, hops, left);
         let space = if inner.ends_with(['*', '&']) { "" } else { " " };
         format!("{inner}{space}{mark}")
     }
 
-    fn function(&self, die: Die, name: &str, hops: usize) -> String {
-        let result = self.spell(self.link(die, dw::DW_AT_type), hops);
+    fn function(&self, die: Die, name: &str, hops: usize, left: &Cell<usize>) -> String {
+        let result = self.spell(self.link(die, dw::DW_AT_type), hops, left);
         let parameters: Vec<String> = self
             .children(die)
             .into_iter()
             .filter(|(_, entry)| entry.tag() == dw::DW_TAG_formal_parameter)
             .take(MAX_HOPS)
-            // Parameters of function types nest: each level may halve the rest.
-            .map(|(parameter, _)| self.spell(self.link(parameter, dw::DW_AT_type), hops / 2))
+            .map(|(parameter, _)| self.spell(self.link(parameter, dw::DW_AT_type), hops, left))
             .collect();
         let parameters = if parameters.is_empty() {
             "void".to_owned()

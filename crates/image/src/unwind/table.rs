@@ -21,6 +21,7 @@ pub(super) struct Tables {
 }
 
 struct EhTable {
+    start: u64,
     data: Section,
     header: Option<Section>,
     bases: BaseAddresses,
@@ -91,6 +92,7 @@ impl EhTable {
             }
         }
         Some(Self {
+            start,
             data,
             header: find(".eh_frame_hdr").map(|(_, data)| data),
             bases,
@@ -127,15 +129,15 @@ impl EhTable {
             .parse(&self.bases, 8)
             .ok()?;
         let table = header.table()?;
-        let offset = table
-            .lookup(svma, &self.bases)
-            .and_then(|pointer| table.pointer_to_offset(pointer));
-        Some(offset.ok().and_then(|offset| {
+        let find = || {
+            let pointer = table.lookup(svma, &self.bases).ok()?.direct().ok()?;
+            let offset = usize::try_from(pointer.checked_sub(self.start)?).ok()?;
             let entry = frame
-                .fde_from_offset(&self.bases, offset, EhFrame::cie_from_offset)
+                .fde_from_offset(&self.bases, offset.into(), EhFrame::cie_from_offset)
                 .ok()?;
             entry.contains(svma).then_some(entry)
-        }))
+        };
+        Some(find())
     }
 }
 
