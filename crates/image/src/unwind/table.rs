@@ -3,8 +3,8 @@
 use super::step::{Machine, Step};
 use crate::{DebugInfo, Image};
 use gimli::{
-    BaseAddresses, CieOrFde, DebugFrame, EhFrame, EhFrameHdr, EndianSlice, FrameDescriptionEntry,
-    LittleEndian, UnwindContext, UnwindSection,
+    BaseAddresses, CieOrFde, DebugFrame, EhFrame, EndianSlice, FrameDescriptionEntry, LittleEndian,
+    UnwindContext, UnwindSection,
 };
 use memmap2::Mmap;
 use object::{Object, ObjectSection};
@@ -23,7 +23,8 @@ pub(super) struct Tables {
 struct EhTable {
     start: u64,
     data: Section,
-    header: Option<Section>,
+    /// The header, and where it is.
+    header: Option<(u64, Section)>,
     bases: BaseAddresses,
     /// Made where no header has a search table.
     index: OnceLock<Index>,
@@ -94,7 +95,7 @@ impl EhTable {
         Some(Self {
             start,
             data,
-            header: find(".eh_frame_hdr").map(|(_, data)| data),
+            header: find(".eh_frame_hdr"),
             bases,
             index: OnceLock::new(),
         })
@@ -124,14 +125,17 @@ impl EhTable {
         frame: &EhFrame<Slice<'d>>,
         svma: u64,
     ) -> Option<Option<FrameDescriptionEntry<Slice<'d>>>> {
-        let header = self.header.as_ref()?;
-        let header = EhFrameHdr::new(header, LittleEndian)
-            .parse(&self.bases, 8)
-            .ok()?;
-        let table = header.table()?;
+        let (start, header) = self.header.as_ref()?;
+        let table = search_table(header)?;
+        // Both words of a row are relative to the header.
+        let address = |row: &[u8; 8], at: usize| {
+            let word = row.get(at..at + 4)?.try_into().ok()?;
+            start.checked_add_signed(i64::from(i32::from_le_bytes(word)))
+        };
         let find = || {
-            let pointer = table.lookup(svma, &self.bases).ok()?.direct().ok()?;
-            let offset = usize::try_from(pointer.checked_sub(self.start)?).ok()?;
+            let after = table.partition_point(|row| address(row, 0).is_some_and(|at| at <= svma));
+            let entry = address(table.get(after.checked_sub(1)?)?, 4)?;
+            let offset = usize::try_from(entry.checked_sub(self.start)?).ok()?;
             let entry = frame
                 .fde_from_offset(&self.bases, offset.into(), EhFrame::cie_from_offset)
                 .ok()?;
@@ -139,6 +143,25 @@ impl EhTable {
         };
         Some(find())
     }
+}
+
+/// The rows of a header's search table, in the one encoding that linkers use:
+/// sorted pairs of four-byte numbers, relative to the header.
+fn search_table(header: &[u8]) -> Option<&[[u8; 8]]> {
+    const VERSION: u8 = 1;
+    let &[VERSION, pointer, count, table, ..] = header else {
+        return None;
+    };
+    let four_bytes = |encoding: gimli::DwEhPe| matches!(encoding.0 & 0x0f, 0x03 | 0x0b);
+    let as_usual = four_bytes(gimli::DwEhPe(pointer))
+        && gimli::DwEhPe(count) == gimli::DW_EH_PE_udata4
+        && table == gimli::DW_EH_PE_datarel.0 | gimli::DW_EH_PE_sdata4.0;
+    if !as_usual {
+        return None;
+    }
+    let count = header.get(8..12)?.try_into().map(u32::from_le_bytes).ok()?;
+    let (rows, _) = header.get(12..)?.as_chunks::<8>();
+    rows.get(..usize::try_from(count).ok()?)
 }
 
 impl Index {

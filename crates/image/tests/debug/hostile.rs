@@ -60,11 +60,11 @@ impl Sound {
         let mut unwinder = Unwinder::new();
         unwinder.add_module(&image, 0);
         for svma in &self.addresses {
-            debug.frames(svma.offset(1));
-            debug.synchronisation(svma.offset(4));
+            let _ = debug.frames(svma.offset(1));
+            let _ = debug.synchronisation(svma.offset(4));
             if let Some(variable) = debug.variable_at(*svma) {
                 for (offset, size) in [(0, 1), (3, 8), (40, 4), (u64::MAX - 2, 8)] {
-                    variable.part(offset, size);
+                    let _ = variable.part(offset, size);
                 }
             }
             let registers = Registers {
@@ -146,5 +146,5 @@ fn a_type_that_refers_to_itself_has_an_end() {
     let debug = DebugInfo::new(&image, DebugSearch { roots: vec![] });
     let variable = debug.variable_at(built.symbol("ring")).unwrap();
     assert_eq!((variable.name.as_str(), variable.size), ("ring", 8));
-    variable.part(0, 8);
+    let _ = variable.part(0, 8);
 }

@@ -21,7 +21,7 @@ fn accesses(image: &Image, start: u64, size: u64) -> Vec<(u64, String)> {
                 && !matches!(operand.base, Some(Register::Rsp | Register::Rbp))
                 && operand.segment == SegmentBase::Flat
                 && !fixed.is_some_and(|at| image.is_relro(at))
-                && !fixed.is_some_and(|at| image.segment_at(at).is_none_or(|s| !s.writable))
+                && fixed.is_none_or(|at| image.segment_at(at).is_some_and(|s| s.writable))
         });
         if shared && !instruction.locked() {
             found.push((instruction.address(), instruction.text()));
