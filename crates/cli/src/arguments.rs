@@ -46,16 +46,8 @@ pub enum Command {
 #[command(after_help = RUN_EXAMPLES)]
 pub struct Run {
     /// The program and its arguments
-    #[arg(
-        required = true,
-        trailing_var_arg = true,
-        allow_hyphen_values = true,
-        value_name = "PROGRAM"
-    )]
+    #[arg(required = true, trailing_var_arg = true, value_name = "PROGRAM")]
     pub program: Vec<OsString>,
-
-    #[command(flatten)]
-    pub select: Select,
 
     /// Write the report as JSON to FILE (docs/json.md)
     #[arg(long, value_name = "FILE")]
@@ -75,7 +67,7 @@ pub struct Run {
 
     /// Look for this long, running the program again whenever it ends; one that
     /// has not ended then is left running
-    #[arg(long = "for", value_name = "TIME", value_parser = duration)]
+    #[arg(long = "for", value_name = "TIME", value_parser = some_time)]
     pub until: Option<Duration>,
 
     /// Run the program N times and pool the results
@@ -114,6 +106,10 @@ pub struct Run {
     /// Say nothing but what went wrong
     #[arg(long, short)]
     pub quiet: bool,
+
+    // Last, because its heading would hold for all options after it.
+    #[command(flatten)]
+    pub select: Select,
 }
 
 #[derive(Debug, Args)]
@@ -124,10 +120,9 @@ Examples:
   redhanded sites --json /usr/lib/libfoo.so    everything, for scripts (docs/json.md)")]
 pub struct Sites {
     /// An x86-64 ELF program or library
-    pub file: PathBuf,
-
-    #[command(flatten)]
-    pub select: Select,
+    // Not `file`: that is the name of an option here.
+    #[arg(value_name = "FILE")]
+    pub image: PathBuf,
 
     /// Print JSON
     #[arg(long)]
@@ -136,6 +131,9 @@ pub struct Sites {
     /// List every function
     #[arg(long)]
     pub all: bool,
+
+    #[command(flatten)]
+    pub select: Select,
 }
 
 /// Which sites are sampled. The other side of a race may be anywhere.
@@ -223,6 +221,14 @@ fn duration(text: &str) -> Result<Duration, String> {
         .ok()
         .and_then(|n| Duration::try_from_secs_f64(n * scale).ok())
         .ok_or_else(|| "a time like 500us, 2ms, 30s, 5m or 1h is expected".to_owned())
+}
+
+/// A time in which something can be seen.
+fn some_time(text: &str) -> Result<Duration, String> {
+    match duration(text)? {
+        Duration::ZERO => Err("a time above zero is expected".to_owned()),
+        time => Ok(time),
+    }
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ pub mod program;
 use crate::exit::Failure;
 use crate::observe::{Observation, observe};
 use crate::run::{clock, display};
-use crate::{arguments, select};
+use crate::{arguments, screen, select};
 use program::{NEIGHBOURS, SEEDED};
 use redhanded_detect::{Budget, Options};
 use redhanded_model::{Class, Race, RunReport, Strategy};
@@ -25,12 +25,12 @@ pub fn demo() -> Result<ExitCode, Failure> {
     let signals = Signals::hold();
     let own = std::env::current_exe()?;
     let program = Program::find(&[own.into_os_string(), "demo-program".into()])?;
-    eprintln!(
+    screen::say(&format!(
         "Redhanded runs a small multithreaded program that is part of this binary, with \
          {} data races beside {} neighbours that do it right.\n",
         SEEDED.len(),
         NEIGHBOURS.len()
-    );
+    ));
     let display = display(false);
     let selection = arguments::Select {
         module: vec!["redhanded".to_owned()],
@@ -66,7 +66,7 @@ pub fn demo() -> Result<ExitCode, Failure> {
     let mut text = Vec::new();
     display.terminal.full(&mut text, &report)?;
     let caught = conclude(&mut text, &report)?;
-    std::io::stderr().write_all(&text)?;
+    let _ = std::io::stderr().write_all(&text);
     Ok(if caught {
         ExitCode::SUCCESS
     } else {

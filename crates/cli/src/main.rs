@@ -32,7 +32,7 @@ fn main() -> ExitCode {
         }
     };
     outcome.unwrap_or_else(|failure| {
-        eprintln!("redhanded: {failure}");
+        screen::say(&format!("redhanded: {failure}"));
         failure.code()
     })
 }

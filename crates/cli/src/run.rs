@@ -6,7 +6,7 @@ use crate::observe::{Display, Observation, observe};
 use crate::{screen, select};
 use redhanded_detect::{Budget, Options};
 use redhanded_model::Class;
-use redhanded_report::{Progress, SourceFiles, Terminal, json};
+use redhanded_report::{Progress, ReportError, SourceFiles, Terminal, json};
 use redhanded_target::process::{Program, Signals};
 use std::io::Write;
 use std::path::Path;
@@ -19,16 +19,16 @@ pub fn run(arguments: Run) -> Result<ExitCode, Failure> {
     let signals = Signals::hold();
     let program = Program::find(&arguments.program)?;
     if let Some(json) = &arguments.json {
-        check_folder(json)?;
+        check_place(json)?;
     }
     if let Some(interpreter) = &program.interpreter
         && !arguments.quiet
     {
-        eprintln!(
+        screen::say(&format!(
             "redhanded: {} is a script; what is sampled is its interpreter {interpreter}, not the \
              programs it starts",
             program.path.display()
-        );
+        ));
     }
     let display = display(arguments.quiet);
     let images = select::images(&arguments.select, &display)?;
@@ -86,20 +86,25 @@ pub fn display(quiet: bool) -> Arc<Display> {
 }
 
 /// A report that cannot be written is better known before an hour's run.
-fn check_folder(path: &Path) -> Result<(), Failure> {
+fn check_place(path: &Path) -> Result<(), Failure> {
+    if path == Path::new("-") {
+        return Err(ReportError::Stdout.into());
+    }
     let folder = match path.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
         _ => Path::new("."),
     };
-    if folder.is_dir() {
-        Ok(())
+    let why = if !folder.is_dir() {
+        format!("there is no folder {}", folder.display())
+    } else if path.is_dir() {
+        "it is a folder".to_owned()
     } else {
-        Err(Failure::Usage(format!(
-            "cannot write {}: there is no folder {}",
-            path.display(),
-            folder.display()
-        )))
-    }
+        return Ok(());
+    };
+    Err(Failure::Usage(format!(
+        "cannot write the report to {}: {why}",
+        path.display()
+    )))
 }
 
 /// A seed that differs from run to run.

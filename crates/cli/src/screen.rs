@@ -1,7 +1,7 @@
 //! What goes to the terminal: stderr, because stdout belongs to the program.
 
 use redhanded_report::Style;
-use std::io::IsTerminal;
+use std::io::{IsTerminal, Write};
 
 /// The style for stderr: colours only on a terminal and unless `NO_COLOR` is
 /// set.
@@ -27,6 +27,12 @@ fn style_for(terminal: bool) -> Style {
         unicode: locale.contains("utf-8") || locale.contains("utf8"),
         width: Style::width_of_stderr(),
     }
+}
+
+/// Says a line. That nobody can hear it changes nothing: a closed pipe or a full
+/// disk behind stderr must not become the outcome of a run.
+pub fn say(line: &str) {
+    let _ = writeln!(std::io::stderr(), "{line}");
 }
 
 /// Whether a progress line is wanted.

@@ -14,11 +14,11 @@ use std::time::Instant;
 pub fn sites(arguments: &Sites) -> Result<ExitCode, Failure> {
     let started = Instant::now();
     let selection = select::selection(&arguments.select)?;
-    let image = Image::open(&arguments.file)?;
+    let image = Image::open(&arguments.image)?;
     index(&image, screen::shows_progress(false));
     let selected = select::sites(&selection, &image);
     let report = SitesReport {
-        file: arguments.file.display().to_string(),
+        file: arguments.image.display().to_string(),
         text_bytes: image
             .functions()
             .as_slice()
