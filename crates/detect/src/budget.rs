@@ -13,11 +13,15 @@ pub struct Budget {
 /// programs live for a millisecond, and a share of that is nothing.
 const FIRST: Duration = Duration::from_secs(1);
 
+/// How much of the budget windows are planned with. The rest is for what is
+/// known only afterwards: threads that the scheduler lets wait after a window.
+const PLANNED: f64 = 0.9;
+
 impl Budget {
     /// How long threads may have been held in sum when `thread_time` has passed.
     #[must_use]
     pub fn allowance(self, thread_time: Duration) -> Duration {
-        let share = thread_time.max(FIRST).as_secs_f64() * self.overhead.max(0.0);
+        let share = thread_time.max(FIRST).as_secs_f64() * self.overhead.max(0.0) * PLANNED;
         Duration::try_from_secs_f64(share).unwrap_or(Duration::MAX)
     }
 }
