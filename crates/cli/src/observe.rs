@@ -37,7 +37,7 @@ pub struct Observation {
     pub max_windows: Option<u64>,
     pub max_races: Option<u64>,
     /// Called with each race as it is found: whether that is enough.
-    pub on_race: Option<Box<dyn FnMut(&Race) -> bool + Send>>,
+    pub on_race: Option<OnRace>,
 }
 
 /// How it is shown meanwhile.
