@@ -203,12 +203,12 @@ fn uneven(sites: usize) -> Fake {
 fn the_draw_is_uniform_over_sites_not_over_executions() {
     let sites = 40;
     let long = Options {
-        until: Some(Duration::from_secs(20)),
+        until: Some(Duration::from_secs(6)),
         delay: Duration::from_micros(200),
         ..options()
     };
     let (found, counts) = run(uneven(sites), long, 11);
-    assert!(counts.windows > 4000, "{}", counts.windows);
+    assert!(counts.windows > 1000, "{}", counts.windows);
     let of = |range: std::ops::Range<usize>| -> u64 {
         range
             .map(|site| found.sampled.get(&(site as u64)).copied().unwrap_or(0))
@@ -256,7 +256,7 @@ fn drawing_drifts_to_cold_code() {
     fake.task(steps.clone(), u64::MAX);
     fake.task(steps, u64::MAX);
     let long = Options {
-        until: Some(Duration::from_secs(10)),
+        until: Some(Duration::from_secs(4)),
         delay: Duration::from_micros(100),
         ..options()
     };

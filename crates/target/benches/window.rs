@@ -35,7 +35,10 @@ fn main() {
     let turn = turns();
     let passed = samples(&program, &[], Duration::ZERO);
     let window = samples(&program, &["company"], Duration::ZERO);
-    println!("two processes taking turns through pipes  {:>8.1} µs", micros(turn));
+    println!(
+        "two processes taking turns through pipes  {:>8.1} µs",
+        micros(turn)
+    );
     for (name, cost) in [
         ("sample passed at once (one thread)", passed),
         ("window without delay (two threads)", window),
@@ -73,7 +76,11 @@ fn samples(program: &Path, arguments: &[&str], delay: Duration) -> Duration {
     let process = Process::launch(&program, images, Signals::hold()).expect("it can be traced");
     let mut target = Driver::new(process);
     target.allow(Duration::MAX);
-    let module = target.modules().first().cloned().expect("the program itself");
+    let module = target
+        .modules()
+        .first()
+        .cloned()
+        .expect("the program itself");
     let image = module.image.clone().expect("it has a file");
     let hot = image
         .sites()
@@ -124,7 +131,10 @@ fn turns() -> Duration {
         .stdout(Stdio::piped())
         .spawn()
         .expect("cat");
-    let (mut to, mut from) = (cat.stdin.take().expect("piped"), cat.stdout.take().expect("piped"));
+    let (mut to, mut from) = (
+        cat.stdin.take().expect("piped"),
+        cat.stdout.take().expect("piped"),
+    );
     let started = Instant::now();
     let mut byte = [0];
     for _ in 0..ROUNDS {

@@ -134,13 +134,9 @@ impl<M: Machine> Driver<M> {
         if self.open.iter().any(|w| w.record.bytes.overlaps(bytes)) {
             return Err(Loss::TooManyWindows);
         }
-        let mut before = vec![0; bytes.len as usize];
-        if !self.machine.read(bytes.start, &mut before) {
-            return Err(Loss::UnreadableOperand);
-        }
         let id = WindowId(self.next_window);
         self.next_window += 1;
-        let mut window = OpenWindow::new(id, task, registers, arm, bytes, kind, before);
+        let mut window = OpenWindow::new(id, task, registers, arm, bytes, kind);
         window.record.pc = pc;
         window.record.space = self
             .machine
@@ -151,6 +147,15 @@ impl<M: Machine> Driver<M> {
         if arm.plan.strategy.watches() && company != Company::Strangers {
             self.watch(&mut window)?;
         }
+        // Read only now: a write before the watch stands would be a change
+        // without an author.
+        let mut before = vec![0; bytes.len as usize];
+        if !self.machine.read(bytes.start, &mut before) {
+            self.unwatch(&window);
+            return Err(Loss::UnreadableOperand);
+        }
+        window.record.after.clone_from(&before);
+        window.record.before = before;
         // Whoever shares the memory from another process is not seen to sleep.
         window.plan.end_early &= company != Company::Strangers;
         let now = self.machine.now();
@@ -578,8 +583,10 @@ impl<M: Machine> Target for Driver<M> {
             return;
         };
         if let Some(hit) = window.record.hit.take() {
-            // What the dismissed access wrote is no change of unknown origin.
-            window.record.after.clone_from(&window.record.before);
+            // What the dismissed access wrote is a counted loss, not a change of
+            // unknown origin.
+            window.record.before.clone_from(&hit.bytes_now);
+            window.record.after = hit.bytes_now;
             window.phase = Phase::Waiting;
             self.machine.resume(hit.task);
         }

@@ -38,7 +38,6 @@ impl OpenWindow {
         arm: Arm,
         bytes: Bytes,
         kind: AccessKind,
-        before: Vec<u8>,
     ) -> Self {
         Self {
             record: WindowRecord {
@@ -51,8 +50,8 @@ impl OpenWindow {
                 registers,
                 bytes,
                 kind,
-                after: before.clone(),
-                before,
+                before: Vec::new(),
+                after: Vec::new(),
                 hit: None,
                 end: WindowEnd::Elapsed,
                 held: Duration::ZERO,
