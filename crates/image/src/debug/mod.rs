@@ -18,6 +18,7 @@ mod symbols;
 mod synchronisation;
 mod types;
 mod variables;
+mod verdict;
 mod words;
 
 pub use locate::DebugSearch;

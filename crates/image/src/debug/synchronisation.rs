@@ -18,8 +18,9 @@ use super::names;
 use super::program::{Die, Program};
 use super::source::{MAX_SOURCE, Source, Statement, is_identifier};
 use super::types::{How, Spelling};
+use super::verdict::{Call, Verdict};
 use super::words::{self, Function};
-use crate::Instruction;
+use crate::{Access, Instruction};
 use gimli::UnitOffset;
 use redhanded_model::Svma;
 use std::collections::HashMap;
@@ -42,34 +43,17 @@ pub enum SourceSync {
     Unknown,
 }
 
-/// What the text at a place says, whatever instruction asks.
-#[derive(Clone, PartialEq, Eq, Debug)]
-enum Verdict {
-    Marked(String),
-    /// The only thing accessed is declared so.
-    Declared(String),
-    /// Something accessed is declared so, something else is not. Told where the
-    /// plain things are globals only.
-    Mixed(Option<String>),
-    Plain,
-    Unknown,
-}
-
-impl Verdict {
-    fn agrees(&self, other: &Self) -> bool {
-        let synchronises = |v: &Self| matches!(v, Self::Marked(_) | Self::Declared(_));
-        self == other || (synchronises(self) && synchronises(other))
-    }
-}
-
 /// What was worked out so far.
 #[derive(Default)]
 pub(super) struct Judge {
     functions: Mutex<HashMap<String, Function>>,
     sources: Mutex<HashMap<PathBuf, Option<Arc<Source>>>>,
     units: Mutex<HashMap<u32, Arc<UnitNames>>>,
-    verdicts: Mutex<HashMap<Place, Option<(u32, Verdict)>>>,
+    verdicts: Mutex<HashMap<Place, Option<Judged>>>,
 }
+
+/// The unit of a place, and what each of the statements there says.
+type Judged = (u32, Vec<Verdict>);
 
 /// What the rules need to know of one unit.
 struct UnitNames {
@@ -98,13 +82,17 @@ enum Frames {
 
 impl Inner {
     pub(super) fn synchronisation(self: &Arc<Self>, svma: Svma) -> SourceSync {
-        self.ask(|program| {
+        let told = self.ask(|program| {
             Some(match self.judge_frames(program, svma)? {
                 Frames::Settled(answer) => answer,
                 Frames::At(place) => self.judge_place(program, svma, place)?,
             })
-        })
-        .unwrap_or(SourceSync::Unknown)
+        });
+        match told {
+            // Its symbol shows a guard where nothing else is known.
+            None if self.accesses_guard(svma) => SourceSync::Marked("guard of a static".to_owned()),
+            told => told.unwrap_or(SourceSync::Unknown),
+        }
     }
 
     fn judge_frames(&self, program: &Program<'_>, svma: Svma) -> Option<Frames> {
@@ -154,57 +142,109 @@ impl Inner {
         svma: Svma,
         place: Place,
     ) -> Option<SourceSync> {
-        let (unit, verdict) = self.judge.verdict(place, |place| {
+        let (unit, verdicts) = self.judge.verdicts(place, |place| {
             let unit = program.unit_at(svma)?;
             // What is neither C nor C++ is not read.
             program.unit_spelling(unit)?;
-            let verdict = self.judge.judge_text(program, unit, place, self.built());
-            Some((unit, verdict))
+            let verdicts = self.judge.judge_text(program, unit, place, self.built());
+            Some((unit, verdicts))
         })?;
-        if let Verdict::Marked(how) = verdict {
-            return Some(SourceSync::Marked(how));
-        }
-        // The variable at a fixed address is certain where names are not.
-        Some(match self.fixed_variable(program, svma, unit) {
-            Some((name, Some(how))) => SourceSync::Marked(format!("{name} is {}", adjective(how))),
-            // A member of it may be `_Atomic` where types do not say so.
-            Some((_, None)) if !matches!(verdict, Verdict::Unknown | Verdict::Declared(_)) => {
-                SourceSync::Plain
-            }
-            _ => match verdict {
-                Verdict::Marked(how) | Verdict::Declared(how) => SourceSync::Marked(how),
-                // This one has no fixed address, so it is none of the globals.
-                Verdict::Mixed(Some(how)) if self.program => SourceSync::Marked(how),
-                Verdict::Plain => SourceSync::Plain,
-                Verdict::Mixed(_) | Verdict::Unknown => SourceSync::Unknown,
-            },
-        })
+        let access = self.access_at(svma);
+        let fixed = access.and_then(|access| self.fixed_variable(program, access, unit));
+        let mut answers = verdicts
+            .into_iter()
+            .map(|verdict| self.answer(verdict, access, fixed.as_ref()));
+        // Where the place names several statements, they must agree.
+        let first = answers.next()?;
+        let same =
+            |other: SourceSync| std::mem::discriminant(&other) == std::mem::discriminant(&first);
+        answers.all(same).then_some(first)
     }
 
-    /// The variable which the instruction at `svma` names by its address, and
-    /// whether the accessed part synchronises.
+    /// What a verdict means for one access.
+    fn answer(
+        &self,
+        verdict: Verdict,
+        access: Option<Access>,
+        fixed: Option<&Fixed>,
+    ) -> SourceSync {
+        let verdict = match verdict {
+            Verdict::Marked(how) => return SourceSync::Marked(how),
+            Verdict::Called(call) => {
+                let variable = fixed.map(|fixed| fixed.name.as_str());
+                if call.speaks_of(access.map(|access| access.kind), variable) {
+                    return SourceSync::Marked(call.word);
+                }
+                *call.otherwise
+            }
+            verdict => verdict,
+        };
+        // The variable at a fixed address is certain where names are not.
+        match (fixed, verdict) {
+            (
+                Some(Fixed {
+                    part,
+                    how: Some(how),
+                    ..
+                }),
+                _,
+            ) => SourceSync::Marked(format!("{part} is {}", adjective(*how))),
+            // A member of it may be `_Atomic` where types do not say so.
+            (Some(_), Verdict::Plain | Verdict::Mixed(_)) => SourceSync::Plain,
+            (_, Verdict::Marked(how) | Verdict::Declared(how)) => SourceSync::Marked(how),
+            // This one has no fixed address, so it is none of the globals.
+            (None, Verdict::Mixed(Some(how))) if self.program => SourceSync::Marked(how),
+            (_, Verdict::Plain) => SourceSync::Plain,
+            (_, Verdict::Mixed(_) | Verdict::Called(_) | Verdict::Unknown) => SourceSync::Unknown,
+        }
+    }
+
+    fn access_at(&self, svma: Svma) -> Option<Access> {
+        let instruction = Instruction::decode(self.code_at(svma)?, svma.0)?;
+        instruction.accesses().first().copied()
+    }
+
+    /// The variable which an access names by its address.
     fn fixed_variable(
         self: &Arc<Self>,
         program: &Program<'_>,
-        svma: Svma,
+        access: Access,
         unit: u32,
-    ) -> Option<(String, Option<How>)> {
-        let instruction = Instruction::decode(self.code_at(svma)?, svma.0)?;
-        let access = instruction.accesses().first()?;
+    ) -> Option<Fixed> {
         let at = access.operand.constant()?;
-        let variable = self
-            .variable_at(Svma(at))
-            .filter(super::Variable::is_typed)?;
+        let variable = self.variable_at(Svma(at))?;
         let part = variable.part(at - variable.svma.0, u64::from(access.size));
         let mut how = part.synchronising;
+        if how.is_none() && !variable.is_typed() {
+            return None;
+        }
         if how.is_none()
             && self.judge.unit(program, unit).omits_atomic
             && self.judge.is_declared_atomic(variable.declared)
         {
             how = Some(How::Atomic);
         }
-        Some((variable.name + &part.path, how))
+        Some(Fixed {
+            part: format!("{}{}", variable.name, part.path),
+            name: variable.name,
+            how,
+        })
     }
+
+    /// Whether the instruction accesses a guard of a C++ function static.
+    fn accesses_guard(self: &Arc<Self>, svma: Svma) -> bool {
+        self.access_at(svma)
+            .and_then(|access| self.variable_at(Svma(access.operand.constant()?)))
+            .is_some_and(|variable| variable.part(0, 1).synchronising == Some(How::Guard))
+    }
+}
+
+/// A variable at an address which an instruction states.
+struct Fixed {
+    name: String,
+    /// The name with the path to the accessed part.
+    part: String,
+    how: Option<How>,
 }
 
 impl Judge {
@@ -218,11 +258,11 @@ impl Judge {
         function
     }
 
-    fn verdict(
+    fn verdicts(
         &self,
         place: Place,
-        judge: impl FnOnce(&Place) -> Option<(u32, Verdict)>,
-    ) -> Option<(u32, Verdict)> {
+        judge: impl FnOnce(&Place) -> Option<Judged>,
+    ) -> Option<Judged> {
         if let Some(known) = lock(&self.verdicts).get(&place) {
             return known.clone();
         }
@@ -231,25 +271,22 @@ impl Judge {
         judged
     }
 
+    /// What each of the statements at a place says.
     fn judge_text(
         &self,
         program: &Program<'_>,
         unit: u32,
         place: &Place,
         built: Option<SystemTime>,
-    ) -> Verdict {
+    ) -> Vec<Verdict> {
         let Some(source) = self.source(Path::new(&place.file), built) else {
-            return Verdict::Unknown;
+            return vec![Verdict::Unknown];
         };
-        let mut verdicts = source
+        source
             .statements(place.line, place.column)
             .into_iter()
-            .map(|statement| self.judge_statement(program, unit, place, &statement));
-        // Where the place names several statements, they must agree.
-        match verdicts.next() {
-            Some(first) if verdicts.all(|other| first.agrees(&other)) => first,
-            _ => Verdict::Unknown,
-        }
+            .map(|statement| self.judge_statement(program, unit, place, &statement))
+            .collect()
     }
 
     fn judge_statement(
@@ -265,12 +302,29 @@ impl Judge {
         if statement.tokens.iter().any(|word| words::is_assembly(word)) {
             return Verdict::Unknown;
         }
-        if let Some(word) = statement.tokens.iter().find(|word| words::marks(word)) {
-            return Verdict::Marked((*word).to_owned());
+        match Call::find(statement) {
+            Some(Err(word)) => Verdict::Marked(word),
+            Some(Ok(mut call)) => {
+                *call.otherwise = self.judge_names(program, unit, place, statement);
+                Verdict::Called(call)
+            }
+            None => self.judge_names(program, unit, place, statement),
         }
+    }
+
+    /// Judges by macros and declared names.
+    fn judge_names(
+        &self,
+        program: &Program<'_>,
+        unit: u32,
+        place: &Place,
+        statement: &Statement<'_>,
+    ) -> Verdict {
         let names = self.unit(program, unit);
         let expands = |word: &&&str| {
-            is_identifier(word) && self.is_marking_macro(&names, word, MAX_EXPANSION)
+            is_identifier(word)
+                && !words::marks(word)
+                && self.is_marking_macro(&names, word, MAX_EXPANSION)
         };
         if let Some(name) = statement.tokens.iter().find(expands) {
             return Verdict::Marked(format!("macro {name}"));

@@ -115,6 +115,47 @@ pub(super) fn marks(word: &str) -> bool {
     WORDS.contains(&word) || STARTS.iter().any(|start| word.starts_with(start))
 }
 
+/// Whether what a marking word calls loads, and whether it stores, by plain
+/// instructions. Read-modify-write ones store by locked instructions; before
+/// that they may load.
+pub(super) fn direction(word: &str) -> (bool, bool) {
+    const FAMILIES: [&str; 5] = [
+        "__atomic_",
+        "__sync_",
+        "__c11_atomic_",
+        "__scoped_atomic_",
+        "atomic_",
+    ];
+    match word {
+        "READ_ONCE" => return (true, false),
+        "WRITE_ONCE" | "rcu_assign_pointer" => return (false, true),
+        _ if word.starts_with("rcu_dereference") || word.starts_with("smp_load_") => {
+            return (true, false);
+        }
+        _ if word.starts_with("smp_store_") => return (false, true),
+        _ => {}
+    }
+    let Some(operation) = FAMILIES.iter().find_map(|start| word.strip_prefix(start)) else {
+        return (true, true);
+    };
+    let begins = |starts: &[&str]| starts.iter().any(|start| operation.starts_with(start));
+    if begins(&[
+        "load",
+        "fetch",
+        "exchange",
+        "compare",
+        "test_and_set",
+        "val_",
+        "bool_",
+    ]) {
+        (true, false)
+    } else if begins(&["store", "clear", "flag_clear", "lock_release", "init"]) {
+        (false, true)
+    } else {
+        (true, true)
+    }
+}
+
 /// Whether a word begins inline assembly, of which the source cannot tell what
 /// it accesses.
 pub(super) fn is_assembly(word: &str) -> bool {

@@ -165,31 +165,69 @@ fn idioms_of_rust() {
     check_functions(&built, "core::sync::atomic", "atomic_load");
 }
 
+/// A statement may have plain accesses beside the marked one.
 #[test]
-fn a_loop_and_its_condition_are_told_apart() {
+fn accesses_of_one_statement_are_told_apart() {
     for level in ["-O0", "-O1", "-O2"] {
         let built = build("idioms.c", &["-g", "-fopenmp", level]);
         let image = built.image();
         let debug = DebugInfo::new(&image, DebugSearch { roots: vec![] });
-        let end = built.symbol("end_of_loop").0;
-        let start = built.symbol("loop").0;
-        for (at, text) in accesses(&image, start, end - start) {
-            let code = image.bytes_at(Svma(at), 15).unwrap();
-            let access = Instruction::decode(code, at).unwrap().accesses()[0];
-            let variable = access
-                .operand
-                .constant()
-                .and_then(|at| debug.variable_at(Svma(at)));
-            let answer = debug.synchronisation(Svma(at));
-            match variable.unwrap().name.as_str() {
-                "other" => assert!(
-                    matches!(answer, SourceSync::Marked(_)),
-                    "{text} is {answer:?}"
-                ),
-                "number" => assert_eq!(answer, SourceSync::Plain, "{text}"),
-                name => panic!("{text} accesses {name}"),
+        let data = std::fs::read(&built.program).unwrap();
+        let object = object::File::parse(&*data).unwrap();
+        let functions = object
+            .symbols()
+            .filter(|s| s.name().unwrap().starts_with("both_"));
+        let mut seen = Vec::new();
+        for symbol in functions {
+            for (at, text) in accesses(&image, symbol.address(), symbol.size()) {
+                let code = image.bytes_at(Svma(at), 15).unwrap();
+                let access = Instruction::decode(code, at).unwrap().accesses()[0];
+                // Through a pointer only the cast in the macro goes.
+                let variable = access
+                    .operand
+                    .constant()
+                    .and_then(|at| debug.variable_at(Svma(at)))
+                    .map_or_else(String::new, |variable| variable.name);
+                let answer = debug.synchronisation(Svma(at));
+                let about = format!("{level} {}: {text} is {answer:?}", symbol.name().unwrap());
+                match variable.as_str() {
+                    "number" => assert_eq!(answer, SourceSync::Plain, "{about}"),
+                    _ => assert!(matches!(answer, SourceSync::Marked(_)), "{about}"),
+                }
+                seen.push(variable);
             }
         }
+        for name in ["number", "other", "flag"] {
+            assert!(
+                seen.iter().any(|seen| seen == name),
+                "{name} is not accessed"
+            );
+        }
+    }
+}
+
+#[test]
+fn the_guard_of_a_static_is_marked() {
+    for options in [&["-g"][..], &[], &["-O2", "-g"]] {
+        let built = build("variables.cc", options);
+        let image = built.image();
+        let debug = DebugInfo::new(&image, DebugSearch { roots: vec![] });
+        let guard = built.symbol("_ZGVZ4lazyvE4made").0;
+        let start = built.symbol("_Z4lazyv").0;
+        let mut found = 0;
+        for (at, text) in accesses(&image, start, 60) {
+            let code = image.bytes_at(Svma(at), 15).unwrap();
+            let access = Instruction::decode(code, at).unwrap().accesses()[0];
+            if access.operand.constant() == Some(guard) {
+                let answer = debug.synchronisation(Svma(at));
+                assert!(
+                    matches!(answer, SourceSync::Marked(_)),
+                    "{text} is {answer:?}"
+                );
+                found += 1;
+            }
+        }
+        assert!(found > 0);
     }
 }
 
