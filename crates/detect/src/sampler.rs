@@ -9,7 +9,6 @@
 use crate::Random;
 use redhanded_model::{ModuleId, Svma};
 use redhanded_target::images::Selected;
-use std::collections::HashMap;
 use std::sync::Arc;
 
 /// Programs with at most this many sites have all of them armed from the start.
@@ -18,6 +17,10 @@ const SMALL: usize = 20_000;
 const FIRST_DRAW: usize = 2_000;
 /// The most that are armed at once; beyond it the draw starts anew.
 const MOST_ARMED: usize = 65_536;
+
+/// The most that are drawn at a tick: each costs a system call or two, and
+/// threads that stop meanwhile wait for it.
+const MOST_DRAWN: f64 = 256.0;
 
 /// A site by its place in the sampler's tables.
 type Index = u32;
@@ -34,26 +37,33 @@ enum State {
     Gone,
 }
 
+/// What is kept for each site: small, because a large program has millions.
 #[derive(Clone, Copy, Debug)]
 struct Entry {
-    module: ModuleId,
-    svma: Svma,
-    weight: f64,
     state: State,
     ever_armed: bool,
     ever_fired: bool,
 }
 
+/// The sites of one module, which have consecutive indices.
+struct ModuleSites {
+    id: ModuleId,
+    first: Index,
+    selected: Arc<Selected>,
+}
+
 /// Draws the sites to arm.
 pub struct Sampler {
     random: Random,
+    modules: Vec<ModuleSites>,
     entries: Vec<Entry>,
-    places: HashMap<(ModuleId, Svma), Index>,
     /// The unarmed sites, in no order.
     pool: Vec<Index>,
     deferred: Vec<Index>,
     lonely: Vec<Index>,
     armed: usize,
+    ever_armed: u64,
+    ever_fired: u64,
     heaviest: f64,
     /// Sites to draw at the next tick; follows the rate.
     draw: f64,
@@ -67,12 +77,14 @@ impl Sampler {
     pub fn new(random: Random, rate: f64) -> Self {
         Self {
             random,
+            modules: Vec::new(),
             entries: Vec::new(),
-            places: HashMap::new(),
             pool: Vec::new(),
             deferred: Vec::new(),
             lonely: Vec::new(),
             armed: 0,
+            ever_armed: 0,
+            ever_fired: 0,
             heaviest: 1.0,
             draw: 1.0,
             rate,
@@ -80,60 +92,90 @@ impl Sampler {
         }
     }
 
-    /// Adds a module's sites. What is to be armed of them at once: all, if all
-    /// sites together are few, or a first draw.
+    /// Adds a module's sites, which are sorted by address. What is to be armed of
+    /// them at once: all, if all sites together are few, or a first draw.
     pub fn add_module(
         &mut self,
         module: ModuleId,
         selected: &Arc<Selected>,
     ) -> Vec<(ModuleId, Svma)> {
-        let first = self.entries.len();
-        for weighted in selected.sites.iter().filter(|w| w.weight > 0.0) {
-            let index = self.entries.len() as Index;
-            self.heaviest = self.heaviest.max(weighted.weight);
-            self.places.insert((module, weighted.site.svma), index);
-            self.entries.push(Entry {
-                module,
-                svma: weighted.site.svma,
-                weight: weighted.weight,
-                state: State::Unarmed,
-                ever_armed: false,
-                ever_fired: false,
-            });
-        }
-        let added = first as Index..self.entries.len() as Index;
-        self.pool.extend(added.clone());
+        let first = self.entries.len() as Index;
+        let weights = selected.sites.iter().map(|weighted| weighted.weight);
+        self.heaviest = weights.fold(self.heaviest, f64::max);
+        self.modules.push(ModuleSites {
+            id: module,
+            first,
+            selected: Arc::clone(selected),
+        });
+        let unarmed = Entry {
+            state: State::Unarmed,
+            ever_armed: false,
+            ever_fired: false,
+        };
+        self.entries
+            .resize(self.entries.len() + selected.sites.len(), unarmed);
+        let added = first..self.entries.len() as Index;
         if self.entries.len() <= SMALL {
-            self.pool.retain(|index| !added.contains(index));
             return added.map(|index| self.set_armed(index)).collect();
         }
+        self.pool.extend(added);
         self.draw(FIRST_DRAW.saturating_sub(self.armed))
+    }
+
+    /// The module of a site and its place there.
+    fn place(&self, index: Index) -> Option<(&ModuleSites, usize)> {
+        let after = self.modules.partition_point(|module| module.first <= index);
+        let module = self.modules.get(after.checked_sub(1)?)?;
+        Some((module, (index - module.first) as usize))
+    }
+
+    fn index(&self, module: ModuleId, svma: Svma) -> Option<Index> {
+        let module = self.modules.iter().find(|known| known.id == module)?;
+        let sites = &module.selected.sites;
+        let at = sites
+            .binary_search_by_key(&svma, |weighted| weighted.site.svma)
+            .ok()?;
+        Some(module.first + at as Index)
+    }
+
+    fn weight(&self, index: Index) -> f64 {
+        self.place(index)
+            .and_then(|(module, at)| module.selected.sites.get(at))
+            .map_or(0.0, |weighted| weighted.weight)
     }
 
     /// Forgets the sites of modules that are gone.
     pub fn retain_modules(&mut self, alive: impl Fn(ModuleId) -> bool) {
-        for entry in &mut self.entries {
-            if !alive(entry.module) && entry.state != State::Gone {
+        let mut any = false;
+        for module in self.modules.iter().filter(|module| !alive(module.id)) {
+            let first = module.first as usize;
+            for entry in &mut self.entries[first..first + module.selected.sites.len()] {
                 if entry.state == State::Armed {
                     self.armed -= 1;
                 }
+                any |= entry.state != State::Gone;
                 entry.state = State::Gone;
             }
         }
-        let entries = &self.entries;
-        let here = |index: &Index| entries[*index as usize].state != State::Gone;
-        self.pool.retain(here);
-        self.deferred.retain(here);
-        self.lonely.retain(here);
-        self.places.retain(|_, index| here(index));
+        if any {
+            let entries = &self.entries;
+            let here = |index: &Index| entries[*index as usize].state != State::Gone;
+            self.pool.retain(here);
+            self.deferred.retain(here);
+            self.lonely.retain(here);
+        }
     }
 
     fn set_armed(&mut self, index: Index) -> (ModuleId, Svma) {
         let entry = &mut self.entries[index as usize];
         entry.state = State::Armed;
-        entry.ever_armed = true;
         self.armed += 1;
-        (entry.module, entry.svma)
+        self.ever_armed += u64::from(!entry.ever_armed);
+        entry.ever_armed = true;
+        self.place(index)
+            .map_or_else(Default::default, |(module, at)| {
+                (module.id, module.selected.sites[at].site.svma)
+            })
     }
 
     /// Takes `count` unarmed sites at random.
@@ -145,7 +187,7 @@ impl Sampler {
         while drawn.len() < count && !self.pool.is_empty() && tries > 0 {
             tries -= 1;
             let at = self.random.below(self.pool.len());
-            let weight = self.entries[self.pool[at] as usize].weight;
+            let weight = self.weight(self.pool[at]);
             if weight < self.heaviest && self.random.unit() * self.heaviest > weight {
                 continue;
             }
@@ -156,12 +198,15 @@ impl Sampler {
     }
 
     fn fired(&mut self, module: ModuleId, svma: Svma, state: State) -> Option<Index> {
-        let index = *self.places.get(&(module, svma))?;
+        let index = self.index(module, svma)?;
         let entry = &mut self.entries[index as usize];
-        if entry.state == State::Armed {
-            self.armed -= 1;
+        // A window that outlives a redraw is back among the unarmed already.
+        if entry.state != State::Armed {
+            return None;
         }
+        self.armed -= 1;
         entry.state = state;
+        self.ever_fired += u64::from(!entry.ever_fired);
         entry.ever_fired = true;
         Some(index)
     }
@@ -224,7 +269,7 @@ impl Sampler {
         }
         let room = MOST_ARMED.saturating_sub(self.armed) as f64;
         if fired < wanted * 0.8 {
-            self.draw = (self.draw * 1.5).min(room).max(1.0);
+            self.draw = (self.draw * 1.5).min(room).clamp(1.0, MOST_DRAWN);
         } else if fired > wanted * 1.2 {
             self.draw = (self.draw * 0.7).max(wanted.min(1.0));
         }
@@ -254,13 +299,8 @@ impl Sampler {
 
     /// How many sites there are, were ever armed, and ever fired.
     #[must_use]
-    pub fn counts(&self) -> (u64, u64, u64) {
-        let count = |of: fn(&Entry) -> bool| self.entries.iter().filter(|e| of(e)).count() as u64;
-        (
-            self.entries.len() as u64,
-            count(|entry| entry.ever_armed),
-            count(|entry| entry.ever_fired),
-        )
+    pub const fn counts(&self) -> (u64, u64, u64) {
+        (self.entries.len() as u64, self.ever_armed, self.ever_fired)
     }
 }
 

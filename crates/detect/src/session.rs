@@ -12,8 +12,9 @@ use std::time::Duration;
 
 /// How often sites are drawn and the budget is looked at.
 const TICK: Duration = Duration::from_millis(10);
-/// How often a full set of armed sites is given up for a new draw.
-const REDRAW_EVERY: Duration = Duration::from_secs(1);
+/// How often a full set of armed sites is given up for a new draw; restoring so
+/// many bytes takes a while.
+const REDRAW_EVERY: Duration = Duration::from_secs(10);
 
 /// What the user chose.
 #[derive(Clone, Copy, Debug)]

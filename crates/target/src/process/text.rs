@@ -2,9 +2,10 @@
 //! and restored only where it still stands.
 
 use redhanded_model::Avma;
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
+use std::time::{Duration, Instant};
 
 /// The one-byte trap.
 pub const INT3: u8 = 0xcc;
@@ -14,11 +15,17 @@ const PAGE: u64 = 4096;
 #[derive(Default)]
 pub struct Breakpoints {
     /// Address to original byte, of all that ever stood: a thread may have
-    /// trapped, or a child have been forked, before one was removed.
-    originals: BTreeMap<u64, u8>,
+    /// trapped before one was removed.
+    originals: HashMap<u64, u8>,
     /// Those that stand now.
-    standing: HashSet<u64>,
+    standing: BTreeSet<u64>,
+    /// Those that were removed lately: a child may have been forked before.
+    removed: VecDeque<(Instant, u64)>,
 }
+
+/// How long after a breakpoint's removal a child that was forked before it may
+/// report.
+const FORK_TAKES: Duration = Duration::from_secs(10);
 
 impl Breakpoints {
     /// Writes breakpoints where the text is as expected; tells which.
@@ -61,22 +68,42 @@ impl Breakpoints {
     /// there was one.
     pub fn remove(&mut self, memory: &File, address: u64) -> bool {
         let stood = self.standing.remove(&address);
+        if stood {
+            let now = Instant::now();
+            while self
+                .removed
+                .front()
+                .is_some_and(|(at, _)| now - *at > FORK_TAKES)
+            {
+                self.removed.pop_front();
+            }
+            self.removed.push_back((now, address));
+        }
         let original = self.originals.get(&address);
         stood && original.is_some_and(|o| memory.write_all_at(&[*o], address).is_ok())
     }
 
     /// Removes all of them.
     pub fn clear(&mut self, memory: &File) {
-        self.restore_in(memory);
+        let standing = self.standing.iter().copied().collect();
+        self.restore_at(memory, &standing);
         self.standing.clear();
     }
 
-    /// Restores the bytes, also in another space's copy of the text. Such a copy
-    /// may have been made before breakpoints were removed that no longer stand
-    /// here, so all that ever stood are looked at.
+    /// Restores the bytes in another space's copy of the text. It may have been
+    /// made before breakpoints were removed that no longer stand here.
     pub fn restore_in(&self, memory: &File) {
-        let all: Vec<(u64, u8)> = self.originals.iter().map(|(a, o)| (*a, *o)).collect();
-        for page in all.chunk_by(|(a, _), (b, _)| a / PAGE == b / PAGE) {
+        let lately = self.removed.iter().map(|(_, address)| *address);
+        let all = self.standing.iter().copied().chain(lately).collect();
+        self.restore_at(memory, &all);
+    }
+
+    fn restore_at(&self, memory: &File, addresses: &BTreeSet<u64>) {
+        let originals: Vec<(u64, u8)> = addresses
+            .iter()
+            .filter_map(|address| Some((*address, *self.originals.get(address)?)))
+            .collect();
+        for page in originals.chunk_by(|(a, _), (b, _)| a / PAGE == b / PAGE) {
             restore(memory, page);
         }
     }
