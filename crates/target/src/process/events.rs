@@ -253,7 +253,8 @@ impl Process {
             return self.linker_called(tid, &registers);
         }
         let ours = self.breakpoints.remove(&self.memory, address);
-        if !ours && !(self.breakpoints.was_at(address) && self.byte_at(address) != Some(INT3)) {
+        let gone = self.breakpoints.was_at(address) && self.byte_at(address) != Some(INT3);
+        if !ours && !gone {
             self.go_on(tid, libc::SIGTRAP);
             return None;
         }
