@@ -27,6 +27,9 @@ pub(super) type Names = HashMap<String, Declared>;
 pub(super) struct Identifiers {
     pub(super) globals: Names,
     pub(super) members: Names,
+    /// Whether the unit tells types at all; with lines only, no name says
+    /// anything.
+    pub(super) typed: bool,
 }
 
 impl Identifiers {
@@ -54,6 +57,10 @@ impl Identifiers {
             let names = match entry.tag() {
                 dw::DW_TAG_subprogram if function.is_none() => {
                     function = Some(depth);
+                    continue;
+                }
+                dw::DW_TAG_base_type => {
+                    found.typed = true;
                     continue;
                 }
                 dw::DW_TAG_member => &mut found.members,

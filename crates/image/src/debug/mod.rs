@@ -281,3 +281,16 @@ fn name(frame: &mut SourceFrame, raw: &str) {
     frame.linkage_name = (demangled != raw).then(|| raw.to_owned());
     frame.function = Some(demangled);
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn several_threads_may_ask() {
+        fn check<T: Send + Sync>() {}
+        check::<DebugInfo>();
+        check::<Variable>();
+        check::<crate::Unwinder>();
+    }
+}

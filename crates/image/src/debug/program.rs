@@ -381,6 +381,12 @@ impl<'d> Program<'d> {
         scopes
     }
 
+    /// The number of the unit that declares `die`.
+    pub(super) fn declaring_unit(&self, die: Die) -> Option<u32> {
+        let declaration = self.declaration(die);
+        (!declaration.supplementary).then_some(declaration.unit)
+    }
+
     fn declaration(&self, die: Die) -> Die {
         let mut die = die;
         for _ in 0..MAX_HOPS {

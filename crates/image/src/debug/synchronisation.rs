@@ -320,7 +320,11 @@ impl Judge {
         place: &Place,
         statement: &Statement<'_>,
     ) -> Verdict {
-        let names = self.unit(program, unit);
+        // Optimisation at link time puts code and declarations into different
+        // units.
+        let function = place.function.map(|offset| Die::new(unit, offset));
+        let declared = function.and_then(|function| program.declaring_unit(function));
+        let names = self.unit(program, declared.unwrap_or(unit));
         let expands = |word: &&&str| {
             is_identifier(word)
                 && !words::marks(word)
@@ -468,10 +472,11 @@ impl UnitNames {
             // following member says is said there.
             if known.plain.is_some() {
                 plain |= is_member || (dereferenced && after != Some("->"));
-                plain_global |= !is_member && local.is_none();
+                plain_global |= !is_member && local.is_none() && after != Some(".");
             }
         }
         match declared {
+            None if !self.identifiers.typed => Verdict::Unknown,
             None => Verdict::Plain,
             Some(_) if plain || ambiguous => Verdict::Mixed(None),
             Some(how) if plain_global => Verdict::Mixed(Some(how)),

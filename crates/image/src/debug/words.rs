@@ -112,7 +112,10 @@ pub(super) fn marks(word: &str) -> bool {
         "cmpxchg",
         "data_race",
     ];
-    WORDS.contains(&word) || STARTS.iter().any(|start| word.starts_with(start))
+    // Classes of the C++ library whose constructors are plain.
+    const CLASSES: [&str; 2] = ["__atomic_base", "__atomic_flag_base"];
+    !CLASSES.contains(&word)
+        && (WORDS.contains(&word) || STARTS.iter().any(|start| word.starts_with(start)))
 }
 
 /// Whether what a marking word calls loads, and whether it stores, by plain

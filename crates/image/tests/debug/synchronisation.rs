@@ -126,6 +126,34 @@ fn idioms_of_c() {
     );
 }
 
+/// Declarations in another unit than the code; globals reached by way of the
+/// global offset table.
+#[test]
+fn idioms_of_c_in_a_library() {
+    let options = ["-g", "-O2", "-shared", "-fPIC", "-fopenmp", "-fno-ipa-icf"];
+    check(&build("idioms.c", &options), &["marked_sync"]);
+    check(
+        &build("idioms.c", &[&options[..], &["-flto"]].concat()),
+        &["marked_sync"],
+    );
+}
+
+/// Lines alone do not tell what a name stands for: nothing is called plain that
+/// may not be.
+#[test]
+fn lines_without_types_leave_doubt() {
+    let built = build("idioms.c", &["-g1", "-O1", "-fopenmp", "-fno-ipa-icf"]);
+    let image = built.image();
+    let debug = DebugInfo::new(&image, DebugSearch { roots: vec![] });
+    let ask = |function| {
+        let at = accesses(&image, built.symbol(function).0, 32)[0].0;
+        debug.synchronisation(Svma(at))
+    };
+    assert!(matches!(ask("marked_load"), SourceSync::Marked(_)));
+    assert_eq!(ask("marked_volatile_member"), SourceSync::Unknown);
+    assert_eq!(ask("plain_member"), SourceSync::Unknown);
+}
+
 #[test]
 fn idioms_of_cpp() {
     for level in ["-O1", "-O2", "-O3"] {
