@@ -31,7 +31,7 @@ pub enum Excluded {
     PushPopCall,
     /// `lock`-prefixed, or xchg with memory: synchronises by itself.
     Locked,
-    /// Fences, prefetches, cache control, nops: touch no data.
+    /// lea, fences, prefetches, cache control, nops: touch no data.
     NoData,
     /// fs- or gs-relative: private to the thread (or CPU).
     ThreadLocal,
@@ -65,7 +65,7 @@ impl Excluded {
             Self::Stack => "stack access",
             Self::PushPopCall => "push, pop, call, ret",
             Self::Locked => "locked instruction",
-            Self::NoData => "fence, prefetch, nop",
+            Self::NoData => "no data (lea, nop, fence, prefetch)",
             Self::ThreadLocal => "thread-local",
             Self::Plt => "PLT stub",
             Self::GotOrRelro => "GOT or RELRO",
