@@ -45,6 +45,18 @@ pub struct Race {
     pub what: What,
     /// One side, or both.
     pub accesses: Vec<Access>,
+    /// Every pair of lines it was seen at.
+    #[serde(default)]
+    pub lines: Vec<Vec<Line>>,
+}
+
+/// Where one side of a race was seen.
+#[derive(Debug, Deserialize)]
+pub struct Line {
+    /// The source file.
+    pub file: Option<String>,
+    /// The line.
+    pub line: Option<u32>,
 }
 
 /// What is raced on.
@@ -64,10 +76,6 @@ pub struct What {
 pub struct Access {
     /// The innermost function.
     pub function: Option<String>,
-    /// Its source file.
-    pub file: Option<String>,
-    /// The line in it.
-    pub line: Option<u32>,
     /// The system call that made the access.
     pub system_call: Option<String>,
     /// The stack, innermost first.

@@ -150,17 +150,16 @@ fn redhanded(report: &Report, source: &str) -> Answer {
         windows: Some(report.run.windows),
         ..Answer::default()
     };
-    for race in &report.races {
-        let lines: Vec<u32> = race
-            .accesses
+    for pair in report.races.iter().flat_map(|race| &race.lines) {
+        let lines: Vec<u32> = pair
             .iter()
-            .filter(|access| {
-                access
+            .filter(|place| {
+                place
                     .file
                     .as_deref()
                     .is_some_and(|file| file.ends_with(source))
             })
-            .filter_map(|access| access.line)
+            .filter_map(|place| place.line)
             .collect();
         if let [a, b] = lines[..] {
             answer.pairs.push(Pair::new(a, b));
@@ -269,7 +268,8 @@ mod tests {
         let report: Report = serde_json::from_str(
             r#"{"schema":"redhanded-report/1","run":{"windows":9,"samples":10},"races":[
             {"class":"race","what":{"name":"x","field":null},"accesses":[
-            {"function":"f","file":"/s/x-yes.c","line":9},{"function":"g","file":"/s/x-yes.c","line":7}]}]}"#,
+            {"function":"f"},{"function":"g"}],"lines":[
+            [{"file":"/s/x-yes.c","line":9},{"file":"/s/x-yes.c","line":7}]]}]}"#,
         )
         .unwrap();
         let answer = redhanded(&report, "x-yes.c");

@@ -5,12 +5,15 @@ use crate::naming;
 use crate::{Collision, Confirmed};
 use redhanded_image::{Instruction, SourceSync};
 use redhanded_model::{
-    AccessKind, AccessReport, Avma, Bytes, Evidence, Fingerprint, Frame, Race, Region, SeenBy,
-    Side, Synchronisation, ThreadName, Values, What, classify,
+    AccessKind, AccessReport, Avma, Bytes, Evidence, Fingerprint, Frame, Line, Race, Region,
+    SeenBy, Side, Synchronisation, ThreadName, Values, What, classify,
 };
 use redhanded_target::Module;
 use std::collections::HashMap;
 use std::sync::Arc;
+
+/// More pairs of lines of one race tell nothing new.
+const MOST_LINES: usize = 64;
 
 /// What became of a collision.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -75,10 +78,25 @@ impl Folder {
         if let Some(index) = self.by_fingerprint.get(&race.fingerprint) {
             let known = &mut self.races[*index];
             known.instances += 1;
+            let mut lines = std::mem::take(&mut known.lines);
+            for pair in &race.lines {
+                if !lines.contains(pair) && lines.len() < MOST_LINES {
+                    lines.push(pair.clone());
+                }
+            }
+            known.lines = lines;
             // The plainest instance stands for the race.
-            if (race.class, race.seen_by) < (known.class, known.seen_by) {
-                let instances = known.instances;
-                *known = Race { instances, ..race };
+            let told = |race: &Race| {
+                let unchanged = race.values.before == race.values.after;
+                (race.class, race.seen_by, unchanged)
+            };
+            if told(&race) < told(known) {
+                let (instances, lines) = (known.instances, std::mem::take(&mut known.lines));
+                *known = Race {
+                    instances,
+                    lines,
+                    ..race
+                };
             }
             return Folded::Again(*index);
         }
@@ -180,6 +198,7 @@ fn describe(collision: &Collision) -> Option<Race> {
             after: record.after.clone(),
         },
         instances: 1,
+        lines: lines(&accesses),
         accesses,
     })
 }
@@ -206,6 +225,17 @@ fn what(collision: &Collision) -> (What, bool) {
     what.field = narrow.field;
     what.type_name = narrow.type_name;
     (what, declared)
+}
+
+/// The pair of lines, if any is known, whichever side was sampled.
+fn lines(accesses: &[AccessReport]) -> Vec<Vec<Line>> {
+    let mut pair: Vec<Line> = accesses.iter().map(Line::from).collect();
+    pair.sort();
+    if pair.iter().any(|line| line.line.is_some()) {
+        vec![pair]
+    } else {
+        Vec::new()
+    }
 }
 
 fn sampled_report(collision: &Collision, side: Side) -> AccessReport {

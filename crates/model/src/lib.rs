@@ -20,7 +20,8 @@ pub use address::{Avma, ModuleId, SpaceId, Svma, TaskId};
 pub use class::{Class, Evidence, Side, Synchronisation, classify};
 pub use loss::{Loss, Losses};
 pub use race::{
-    AccessReport, BitField, Fingerprint, Frame, Race, Region, SeenBy, ThreadName, Values, What,
+    AccessReport, BitField, Fingerprint, Frame, Line, Race, Region, SeenBy, ThreadName, Values,
+    What,
 };
 pub use registers::{Register, Registers};
 pub use run::{RunReport, SiteCounts, Unseen};

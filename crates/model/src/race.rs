@@ -180,6 +180,30 @@ impl fmt::Display for Fingerprint {
     }
 }
 
+/// Where in the source one side of a race was seen.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+pub struct Line {
+    /// The function.
+    pub function: Option<String>,
+    /// Its file.
+    pub file: Option<String>,
+    /// The line.
+    pub line: Option<u32>,
+    /// What the access did.
+    pub kind: AccessKind,
+}
+
+impl From<&AccessReport> for Line {
+    fn from(access: &AccessReport) -> Self {
+        Self {
+            function: access.function.clone(),
+            file: access.file.clone(),
+            line: access.line,
+            kind: access.kind,
+        }
+    }
+}
+
 /// All collisions of one fingerprint. The sides and values are those of the
 /// first instance that is told best.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -200,6 +224,9 @@ pub struct Race {
     pub instances: u64,
     /// The sampled access first, then the one that was caught, if known.
     pub accesses: Vec<AccessReport>,
+    /// The distinct pairs of lines that were seen, each in order, since a pair
+    /// of functions may race at several.
+    pub lines: Vec<Vec<Line>>,
 }
 
 impl Race {

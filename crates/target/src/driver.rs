@@ -218,6 +218,8 @@ impl<M: Machine> Driver<M> {
         let cover = match pieces(wanted, free.len()) {
             Some(cover) => cover,
             None if free.len() < self.slots.len() => return Err(Loss::NoDebugRegister),
+            // Where nothing can be watched at all, the run says so once.
+            None if free.is_empty() => return Ok(()),
             None => {
                 window.record.losses.push(Loss::PartlyWatched);
                 let mut cover = pieces(wanted, usize::MAX).unwrap_or_default();

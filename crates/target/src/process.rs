@@ -184,6 +184,8 @@ impl Process {
         self.modules.clear();
         self.notification = None;
         self.had_company = false;
+        // The old events keep their debug registers until they are closed.
+        self.watches.events.clear();
         self.watches = open_watches(self.pid);
         self.scan_modules();
         if let Some(linker) = self.find_notification() {
@@ -621,7 +623,7 @@ impl Machine for Process {
                 what: "who made a conflicting access".to_owned(),
                 why: format!(
                     "perf events were refused ({refused}), so bytes were only re-read; \
-                     run as root or set kernel.perf_event_paranoid to 1"
+                     run as root or set kernel.perf_event_paranoid to 2"
                 ),
             });
         }

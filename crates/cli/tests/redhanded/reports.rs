@@ -87,7 +87,7 @@ fn the_document_has_the_keys_that_are_promised() {
     for race in races {
         expect(
             race,
-            "id fingerprint class what seen_by values instances accesses",
+            "id fingerprint class what seen_by values instances lines accesses",
         );
         expect(
             &race["what"],
@@ -105,6 +105,20 @@ fn the_document_has_the_keys_that_are_promised() {
             }
         }
     }
+}
+
+#[test]
+fn a_program_that_another_one_becomes_is_watched_too() {
+    let place = Place::with("racy");
+    let options = "run --function set_busy --function request_callback --max-races 1 --kill \
+                   --for 2m --json report.json -- /bin/sh -c";
+    let outcome = place.run(options.split_whitespace().chain(["exec ./racy"]));
+    assert_eq!(outcome.status, 66, "{outcome:#?}");
+    let report = report(&place);
+    let race = &report["races"][0];
+    assert_eq!(race["seen_by"], "watch", "{race:#}");
+    let pair = race["lines"][0].as_array().unwrap();
+    assert_eq!(pair.len(), 2, "{race:#}");
 }
 
 #[test]

@@ -3,8 +3,8 @@
 use super::REPORT_SCHEMA;
 use crate::names;
 use redhanded_model::{
-    AccessKind, AccessReport, BitField, Class, Frame, Losses, Race, RunReport, SeenBy, SiteCounts,
-    ThreadName, Unseen,
+    AccessKind, AccessReport, BitField, Class, Frame, Line, Losses, Race, RunReport, SeenBy,
+    SiteCounts, ThreadName, Unseen,
 };
 use serde::Serialize;
 use std::fmt::Write as _;
@@ -42,6 +42,7 @@ struct RacePart<'a> {
     seen_by: SeenBy,
     values: ValuesPart,
     instances: u64,
+    lines: &'a [Vec<Line>],
     accesses: Vec<AccessPart<'a>>,
 }
 
@@ -135,6 +136,7 @@ fn race(race: &Race) -> RacePart<'_> {
             changed: memory_order(&race.values.changed()),
         },
         instances: race.instances,
+        lines: &race.lines,
         accesses: race.accesses.iter().map(access).collect(),
     }
 }
