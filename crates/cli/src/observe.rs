@@ -192,7 +192,7 @@ impl Run<'_> {
                 if observation.kill {
                     process.kill();
                     process.wait_for_end();
-                    Ending::Exited(0)
+                    Ending::EndedByUs
                 } else {
                     process.wait_at_most(GRACE)
                 }
@@ -253,6 +253,7 @@ fn describe(ending: Ending) -> String {
             let dumped = if core { ", core dumped" } else { "" };
             format!("killed by signal {signal}{dumped}")
         }
+        Ending::EndedByUs => "ended by --kill".to_owned(),
         Ending::LeftRunning => "left running".to_owned(),
     }
 }

@@ -27,11 +27,16 @@ pub fn selection(arguments: &Select) -> Result<Selection, Failure> {
 pub fn images(arguments: &Select, display: &Arc<Display>) -> Result<Arc<Images>, Failure> {
     let selection = selection(arguments)?;
     let display = Arc::clone(display);
+    let left_out = if arguments.module.is_empty() {
+        "runtime library, not sampled unless --module names it"
+    } else {
+        "not selected by --module"
+    };
     Ok(Arc::new(Images::new(move |image| {
         if !selection.takes_module(image.path()) {
             return images::Selected {
                 sites: Vec::new(),
-                why_none: Some("not selected for sampling (--module)".to_owned()),
+                why_none: Some(left_out.to_owned()),
             };
         }
         display.index(image);

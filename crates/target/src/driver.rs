@@ -30,6 +30,8 @@ const REREAD_EVERY: Duration = Duration::from_micros(100);
 const STALL_CHECK_AFTER: Duration = Duration::from_micros(200);
 /// How long hits that fired are waited for after a window.
 const DRAIN_FOR: Duration = Duration::from_millis(2);
+/// A site that was armed for so long before it fired is rarely run.
+const RARE_AFTER: Duration = Duration::from_millis(300);
 /// The widest run that debug registers are tried for.
 const WIDEST_WATCH: u64 = 32;
 /// The widest run of a string instruction that is re-read.
@@ -38,7 +40,7 @@ const WIDEST_READ: u64 = 4096;
 /// Drives windows over a [`Machine`], which makes it a [`Target`].
 pub struct Driver<M: Machine> {
     machine: M,
-    armed: HashMap<u64, Arm>,
+    armed: HashMap<u64, (Arm, Duration)>,
     open: Vec<OpenWindow>,
     slots: Vec<Slot>,
     events: VecDeque<Event>,
@@ -89,13 +91,13 @@ impl<M: Machine> Driver<M> {
     /// A site fired.
     fn sampled(&mut self, task: TaskId, registers: Registers) {
         let pc = Avma(registers.rip);
-        let Some(arm) = self.armed.remove(&pc.0) else {
+        let Some((arm, since)) = self.armed.remove(&pc.0) else {
             // Another task got there first and the byte is gone: not a sample.
             self.machine.resume(task);
             return;
         };
         let arrived = self.machine.now();
-        match self.open_window(task, registers, arm) {
+        match self.open_window(task, registers, arm, arrived.saturating_sub(since)) {
             Ok(()) => {}
             Err(loss) => {
                 self.machine.resume(task);
@@ -109,8 +111,24 @@ impl<M: Machine> Driver<M> {
         }
     }
 
-    fn open_window(&mut self, task: TaskId, registers: Registers, arm: Arm) -> Result<(), Loss> {
-        let left = self.allowance.saturating_sub(self.committed());
+    fn open_window(
+        &mut self,
+        task: TaskId,
+        registers: Registers,
+        arm: Arm,
+        armed_for: Duration,
+    ) -> Result<(), Loss> {
+        // Hot code takes every bit of allowance as soon as there is some. What
+        // waited long to be reached is rare, and finds a part kept for it.
+        let kept = if armed_for < RARE_AFTER {
+            (arm.plan.delay * 4).min(self.allowance / 5)
+        } else {
+            Duration::ZERO
+        };
+        let left = self
+            .allowance
+            .saturating_sub(kept)
+            .saturating_sub(self.committed());
         if left.is_zero() {
             return Err(Loss::OverBudget);
         }
@@ -184,11 +202,7 @@ impl<M: Machine> Driver<M> {
             .rev()
             .find(|len| self.machine.read(pc, &mut code[..*len]))?;
         let instruction = Instruction::decode(&code[..readable], pc.0)?;
-        let access = instruction
-            .accesses()
-            .iter()
-            .filter(|access| !access.stack_engine)
-            .max_by_key(|access| access.kind.writes())?;
+        let access = instruction.sampled_access()?;
         let bytes = access.bytes_before(registers)?;
         if bytes.len == 0 || bytes.end() < bytes.start.0 {
             return None;
@@ -368,11 +382,7 @@ impl<M: Machine> Driver<M> {
                     let window = self.open[index].clone();
                     self.unwatch(&window)
                 };
-                // Between the last look and the clearing the bytes may have
-                // changed too: what counts is the state after nobody watches.
-                if rereads && !changed && self.reread(index) {
-                    self.open[index].record.end = WindowEnd::Changed;
-                }
+                // No look after the clearing: what changes then, nobody watches.
                 if under_way > 0 {
                     self.open[index].phase = Phase::Draining(self.machine.now() + DRAIN_FOR);
                     return false;
@@ -466,7 +476,7 @@ impl<M: Machine> Driver<M> {
             Stop::ModulesChanged => {
                 let modules = self.machine.modules();
                 self.armed
-                    .retain(|_, arm| modules.iter().any(|m| m.id == arm.module));
+                    .retain(|_, (arm, _)| modules.iter().any(|m| m.id == arm.module));
                 self.events.push_back(Event::ModulesChanged);
             }
             Stop::Company => self.events.push_back(Event::Company),
@@ -529,9 +539,10 @@ impl<M: Machine> Target for Driver<M> {
             .map(|(_, avma, byte)| (*avma, *byte))
             .collect();
         let done = self.machine.set_breakpoints(&places);
+        let now = self.machine.now();
         for ((arm, avma, _), done) in wanted.into_iter().zip(done) {
             if done {
-                self.armed.insert(avma.0, arm);
+                self.armed.insert(avma.0, (arm, now));
             } else {
                 self.events.push_back(Event::NotArmed {
                     module: arm.module,

@@ -50,6 +50,8 @@ pub enum Ending {
         /// Whether there is a core file.
         core: bool,
     },
+    /// We ended it, because the user asked for that.
+    EndedByUs,
     /// It lives on without us.
     LeftRunning,
 }

@@ -33,7 +33,7 @@ pub fn ask(path: &Path) {
             places.push(segment.svma.offset(segment.mem_size / 8 * part));
         }
     }
-    places.extend([Svma(0), Svma(1), Svma(u64::MAX - 1), image.entry()]);
+    places.extend([Svma(0), Svma(1), Svma(u64::MAX), image.entry()]);
     for place in &places {
         about(&image, *place);
     }

@@ -132,6 +132,9 @@ impl DebugInfo {
     /// Whether some compilation unit knows the line of the code at `svma`.
     #[must_use]
     pub fn covers(&self, svma: Svma) -> bool {
+        if svma.0 == u64::MAX {
+            return false;
+        }
         self.inner
             .ask(|program| {
                 program.context(|context| context.find_location(svma.0).ok().flatten().map(|_| ()))
@@ -146,6 +149,7 @@ impl DebugInfo {
         self.inner
             .ask(|program| {
                 program.context(|context| {
+                    svma.0.checked_add(1)?;
                     let unit = context.find_dwarf_and_unit(svma.0).skip_all_loads()?;
                     let folder = unit.comp_dir?.to_string_lossy().into_owned();
                     Some(folder.starts_with("/rustc/") || folder.starts_with("/rust/deps/"))
@@ -246,6 +250,8 @@ impl Inner {
 }
 
 fn source_frames(context: &Context<Slice<'_>>, svma: Svma) -> Option<Vec<SourceFrame>> {
+    // addr2line looks at the address behind it, too.
+    svma.0.checked_add(1)?;
     let mut found = context.find_frames(svma.0).skip_all_loads().ok()?;
     let mut frames = Vec::new();
     while frames.len() < MAX_INLINED
