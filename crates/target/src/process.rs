@@ -107,7 +107,8 @@ pub struct Process {
     /// Threads that go on when the driver has dealt with what they brought.
     parked: Vec<Tid>,
     pending: VecDeque<Stop>,
-    shared: (Duration, Vec<Mapping>),
+    /// The shared mappings, and when they were looked at.
+    shared: Option<(Duration, Vec<Mapping>)>,
     signals: Arc<Signals>,
     unseen: BTreeSet<(String, String)>,
     cpu: Duration,
@@ -159,7 +160,7 @@ impl Process {
             next_scan: Duration::ZERO,
             parked: Vec::new(),
             pending: VecDeque::new(),
-            shared: (Duration::ZERO, Vec::new()),
+            shared: None,
             signals,
             unseen: BTreeSet::new(),
             cpu: Duration::ZERO,
@@ -336,11 +337,13 @@ impl Process {
     /// a second time.
     fn is_shared(&mut self, address: u64) -> bool {
         let now = self.now();
-        if self.shared.1.is_empty() || now > self.shared.0 + MAPS_FRESH_FOR {
+        let fresh = |(at, _): &(Duration, Vec<Mapping>)| now < *at + MAPS_FRESH_FOR;
+        if !self.shared.as_ref().is_some_and(fresh) {
             let shared = maps::read(self.pid).into_iter().filter(|map| map.shared);
-            self.shared = (now, shared.collect());
+            self.shared = Some((now, shared.collect()));
         }
-        self.shared.1.iter().any(|map| map.contains(address))
+        let mut shared = self.shared.iter().flat_map(|(_, maps)| maps);
+        shared.any(|map| map.contains(address))
     }
 
     /// Ends the program.

@@ -13,6 +13,8 @@ use std::time::Duration;
 /// How often a thread that is told to stop is looked at before it is given up.
 const STOP_TRIES: u32 = 2000;
 
+/// How long the next report is awaited without sleeping.
+const SPIN: Duration = Duration::from_micros(30);
 /// How often threads that were born during a detach are looked for.
 const DETACH_ROUNDS: u32 = 100;
 /// SIGCHLD goes to the whole process: another thread that drives a program of
@@ -35,6 +37,9 @@ fn task_id(tid: Tid) -> TaskId {
 impl Process {
     /// Takes reports until one concerns the driver or the deadline passes.
     pub(super) fn poll(&mut self, deadline: Duration) -> Result<Stop, TargetError> {
+        // A thread that was just let go often stops again at once, and sleeping
+        // and waking cost more than a short look or two.
+        let spin_until = self.now() + SPIN;
         loop {
             match sys::poll_change() {
                 Ok(Some((tid, change))) => {
@@ -49,6 +54,10 @@ impl Process {
                     let left = deadline.saturating_sub(self.now());
                     if left.is_zero() {
                         return Ok(Stop::Deadline);
+                    }
+                    if self.now() < spin_until {
+                        std::hint::spin_loop();
+                        continue;
                     }
                     if let Some(taken) = self.signals.0.wait(left.min(LONGEST_SLEEP))
                         && taken.signal != libc::SIGCHLD
