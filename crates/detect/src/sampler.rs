@@ -22,6 +22,9 @@ const MOST_ARMED: usize = 65_536;
 /// threads that stop meanwhile wait for it.
 const MOST_DRAWN: f64 = 256.0;
 
+/// The fewest: one in ten ticks.
+const LEAST_DRAWN: f64 = 0.1;
+
 /// A site by its place in the sampler's tables.
 type Index = u32;
 
@@ -220,9 +223,9 @@ impl Sampler {
 
     /// A site fired and cost too much to look at.
     pub fn over_budget(&mut self, module: ModuleId, svma: Svma) {
+        self.fired_since_tick += 1;
         let index = self.fired(module, svma, State::Unarmed);
         self.pool.extend(index);
-        self.draw = (self.draw * 0.5).max(1.0);
     }
 
     /// A site fired while nobody was there to collide with.
@@ -260,18 +263,19 @@ impl Sampler {
             .collect()
     }
 
-    /// Some time passed: draws more. Nothing while there is no budget.
-    pub fn tick(&mut self, seconds: f64, affordable: bool) -> Vec<(ModuleId, Svma)> {
-        let wanted = self.rate * seconds;
+    /// Some time passed: draws more, so that as many fire as the rate and the
+    /// windows that can be afforded allow.
+    pub fn tick(&mut self, seconds: f64, affordable: f64) -> Vec<(ModuleId, Svma)> {
+        let wanted = (self.rate * seconds).min(affordable);
         let fired = std::mem::take(&mut self.fired_since_tick) as f64;
-        if !affordable {
-            return Vec::new();
-        }
         let room = MOST_ARMED.saturating_sub(self.armed) as f64;
-        if fired < wanted * 0.8 {
-            self.draw = (self.draw * 1.5).min(room).clamp(1.0, MOST_DRAWN);
-        } else if fired > wanted * 1.2 {
-            self.draw = (self.draw * 0.7).max(wanted.min(1.0));
+        if fired > wanted * 1.2 {
+            self.draw = (self.draw * 0.7).max(LEAST_DRAWN);
+        } else if fired < wanted * 0.8 {
+            self.draw = (self.draw * 1.5).min(room).min(MOST_DRAWN);
+        }
+        if affordable < 1.0 {
+            return Vec::new();
         }
         // Fractions of a site a tick become whole ones now and then.
         let whole = self.draw.floor();
@@ -337,10 +341,7 @@ mod tests {
         let armed = sampler.add_module(M, &sites(500, |_| 1.0));
         let distinct: HashSet<_> = armed.into_iter().collect();
         assert_eq!(distinct.len(), 500);
-        assert!(
-            sampler.tick(1.0, true).is_empty(),
-            "nothing is left to draw"
-        );
+        assert!(sampler.tick(1.0, 1e9).is_empty(), "nothing is left to draw");
     }
 
     #[test]
@@ -377,8 +378,8 @@ mod tests {
         sampler.add_module(M, &sites(5, |_| 1.0));
         sampler.sampled(M, Svma(2));
         sampler.retain_modules(|_| false);
-        assert!(sampler.tick(1.0, true).is_empty());
+        assert!(sampler.tick(1.0, 1e9).is_empty());
         sampler.sampled(M, Svma(3));
-        assert!(sampler.tick(1.0, true).is_empty());
+        assert!(sampler.tick(1.0, 1e9).is_empty());
     }
 }

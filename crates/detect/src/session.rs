@@ -12,6 +12,8 @@ use std::time::Duration;
 
 /// How often sites are drawn and the budget is looked at.
 const TICK: Duration = Duration::from_millis(10);
+/// Windows that are not drawn for.
+const KEPT: f64 = 8.0;
 /// How often a full set of armed sites is given up for a new draw; restoring so
 /// many bytes takes a while.
 const REDRAW_EVERY: Duration = Duration::from_secs(10);
@@ -204,14 +206,18 @@ impl Session<'_> {
         }
     }
 
-    /// Brings the allowance and the counts up to date; whether there is budget.
-    fn account(&mut self) -> bool {
+    /// Brings the allowance and the counts up to date; how many windows of mean
+    /// length are left in it.
+    fn account(&mut self) -> f64 {
         let thread_time = self.target.thread_time();
         let allowance = self.options.budget.allowance(thread_time);
         self.target.allow(allowance);
         self.counts.thread_time = thread_time;
         self.counts.held = self.target.held();
-        self.counts.held < allowance
+        let left = allowance.saturating_sub(self.counts.held).as_secs_f64();
+        let windows = left / (self.options.delay.as_secs_f64() / 2.0).max(1e-6);
+        // The target keeps a few back for rare code: what is drawn now is not.
+        (windows - KEPT).max(0.0)
     }
 
     fn tick(&mut self, now: Duration) {
