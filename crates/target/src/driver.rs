@@ -1,8 +1,8 @@
 //! The window driver: Figure 2 of the DataCollider paper, written once for every
 //! backend and for several windows at a time.
 //!
-//! A window opens when a task reaches an armed site: its bytes are read, and
-//! watched in every other task. It is over when its delay is, when nobody else
+//! A window opens when a task reaches an armed site: its bytes are watched in
+//! every other task, and read. It is over when its delay is, when nobody else
 //! can make progress, when the bytes changed, or when a hit was accepted. Then
 //! the watches are cleared *before* the task is let go, and hits that fired
 //! before that but were not delivered yet are waited for: the machine counts
@@ -600,7 +600,14 @@ impl<M: Machine> Target for Driver<M> {
             // unknown origin.
             window.record.before.clone_from(&hit.bytes_now);
             window.record.after = hit.bytes_now;
-            window.phase = Phase::Waiting;
+            // A late hit leaves nothing to wait for: the watches are gone.
+            let watched =
+                |(slot, _): &(usize, Bytes)| self.slots[*slot].window == Some(window.record.id);
+            window.phase = if window.slots.iter().any(watched) {
+                Phase::Waiting
+            } else {
+                Phase::Draining(Duration::ZERO)
+            };
             self.machine.resume(hit.task);
         }
     }

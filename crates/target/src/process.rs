@@ -139,7 +139,11 @@ impl Process {
             | libc::PTRACE_O_TRACEVFORK
             | libc::PTRACE_O_TRACEEXEC;
         let pid = program.start(options, &signals.0)?;
-        let memory = open_memory(pid)?;
+        let memory = open_memory(pid).inspect_err(|_| {
+            // Nobody asked for it to run unobserved.
+            let _ = sys::kill(pid, libc::SIGKILL);
+            let _ = sys::wait_for(pid);
+        })?;
         let mut process = Self {
             pid,
             start: Instant::now(),

@@ -206,6 +206,45 @@ int main(void) {
 }
 
 #[test]
+fn a_daemon_outlives_its_parent_with_clean_text() {
+    let folder = tempfile::tempdir().unwrap();
+    let source = r#"
+#include <fcntl.h>
+#include <unistd.h>
+static int x;
+__attribute__((noinline)) static void once(void) { x++; }
+int main(void) {
+    int ends[2];
+    if (pipe(ends)) return 1;
+    if (fork()) _exit(5);
+    close(ends[1]);
+    once();
+    int out = open("result.new", O_CREAT | O_WRONLY, 0600);
+    if (write(out, x == 1 ? "good" : "bad!", 4) != 4) return 2;
+    return rename("result.new", "result");
+}
+"#;
+    let source = source.replace("\"result", &format!("\"{}/result", folder.path().display()));
+    let program = compile(folder.path(), &source, &["-O0"]);
+    for _ in 0..20 {
+        let _ = std::fs::remove_file(folder.path().join("result"));
+        let mut target = launch(&program);
+        arm_all(&mut target, Duration::from_millis(1));
+        let ending = loop {
+            if let Event::Ended(ending) = target.wait(Duration::from_secs(60)).unwrap() {
+                break ending;
+            }
+        };
+        assert_eq!(ending, Ending::Exited(5));
+        let written = (0..10_000).find_map(|_| {
+            std::thread::sleep(Duration::from_millis(1));
+            std::fs::read_to_string(folder.path().join("result")).ok()
+        });
+        assert_eq!(written.as_deref(), Some("good"));
+    }
+}
+
+#[test]
 fn what_cannot_be_run_is_said_before_anything_is_started() {
     let folder = tempfile::tempdir().unwrap();
     let missing = folder.path().join("missing");

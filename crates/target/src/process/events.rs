@@ -93,6 +93,8 @@ impl Process {
         if tid == self.pid {
             let ending = ending(change)?;
             self.ended = Some(ending);
+            // A daemon's parent is gone before its child was heard of.
+            self.let_newborns_go();
             return Some(Stop::Ended(ending));
         }
         known.then_some(Stop::TaskGone(task_id(tid)))
@@ -205,6 +207,18 @@ impl Process {
         self.note("child processes", "not followed");
     }
 
+    /// Lets everything go whose first stop or parent's event is still to come,
+    /// with its own bytes: nobody will be there to hear of it later.
+    fn let_newborns_go(&mut self) {
+        for (tid, state) in std::mem::take(&mut self.newborn) {
+            let stopped = state == Newborn::Stopped
+                || matches!(sys::wait_for(tid), Ok(Some(Change::Stopped(..))));
+            if stopped {
+                self.let_child_go(tid);
+            }
+        }
+    }
+
     fn execed(&mut self, tid: Tid) -> Option<Stop> {
         if tid != self.pid {
             // A vforked child became a program of its own.
@@ -213,6 +227,7 @@ impl Process {
             self.note("child processes", "not followed");
             return Some(Stop::TaskGone(task_id(tid)));
         }
+        self.let_newborns_go();
         match open_memory(self.pid) {
             Ok(memory) => {
                 self.memory = memory;
@@ -319,11 +334,7 @@ impl Process {
             }
         }
         self.tasks.clear();
-        for (tid, state) in std::mem::take(&mut self.newborn) {
-            if state == Newborn::Stopped {
-                let _ = sys::detach(tid, 0);
-            }
-        }
+        self.let_newborns_go();
         // Threads that were born meanwhile are traced without our knowing. Each
         // look may find new ones, but only of threads that the last one missed.
         for _ in 0..DETACH_ROUNDS {
@@ -369,8 +380,9 @@ impl Process {
                     && event != libc::PTRACE_EVENT_STOP
                     && event != libc::PTRACE_EVENT_EXEC
                 {
+                    // Made before the bytes were restored, perhaps.
                     let _ = sys::wait_for(child as Tid);
-                    let _ = sys::detach(child as Tid, 0);
+                    self.let_child_go(child as Tid);
                 }
                 0
             };

@@ -85,9 +85,11 @@ impl Breakpoints {
 
     /// Removes all of them.
     pub fn clear(&mut self, memory: &File) {
-        let standing = self.standing.iter().copied().collect();
+        let standing = std::mem::take(&mut self.standing);
         self.restore_at(memory, &standing);
-        self.standing.clear();
+        let now = Instant::now();
+        self.removed
+            .extend(standing.iter().map(|address| (now, *address)));
     }
 
     /// Restores the bytes in another space's copy of the text. It may have been
