@@ -132,12 +132,11 @@ impl DebugInfo {
     /// Whether some compilation unit knows the line of the code at `svma`.
     #[must_use]
     pub fn covers(&self, svma: Svma) -> bool {
-        if svma.0 == u64::MAX {
-            return false;
-        }
         self.inner
             .ask(|program| {
-                program.context(|context| context.find_location(svma.0).ok().flatten().map(|_| ()))
+                program.about(svma, |context| {
+                    context.find_location(svma.0).ok().flatten().map(|_| ())
+                })
             })
             .is_some()
     }
@@ -148,8 +147,7 @@ impl DebugInfo {
     pub fn is_toolchain(&self, svma: Svma) -> bool {
         self.inner
             .ask(|program| {
-                program.context(|context| {
-                    svma.0.checked_add(1)?;
+                program.about(svma, |context| {
                     let unit = context.find_dwarf_and_unit(svma.0).skip_all_loads()?;
                     let folder = unit.comp_dir?.to_string_lossy().into_owned();
                     Some(folder.starts_with("/rustc/") || folder.starts_with("/rust/deps/"))
@@ -164,7 +162,7 @@ impl DebugInfo {
     pub fn frames(&self, svma: Svma) -> Vec<SourceFrame> {
         let mut frames = self
             .inner
-            .ask(|program| program.context(|context| source_frames(context, svma)))
+            .ask(|program| program.about(svma, |context| source_frames(context, svma)))
             .unwrap_or_default();
         if frames.is_empty() {
             frames.extend(
@@ -250,8 +248,6 @@ impl Inner {
 }
 
 fn source_frames(context: &Context<Slice<'_>>, svma: Svma) -> Option<Vec<SourceFrame>> {
-    // addr2line looks at the address behind it, too.
-    svma.0.checked_add(1)?;
     let mut found = context.find_frames(svma.0).skip_all_loads().ok()?;
     let mut frames = Vec::new();
     while frames.len() < MAX_INLINED

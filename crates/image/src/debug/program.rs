@@ -117,12 +117,15 @@ impl<'d> Program<'d> {
         }
     }
 
-    /// Asks something of the address look-up, which fills itself unit by unit
-    /// and so serves one thread at a time.
-    pub(super) fn context<T>(
+    /// Asks the address look-up about `svma`. It fills itself unit by unit and so
+    /// serves one thread at a time; it looks at the address behind as well, so
+    /// the last one of all has no answer.
+    pub(super) fn about<T>(
         &self,
+        svma: Svma,
         ask: impl FnOnce(&Context<Slice<'d>>) -> Option<T>,
     ) -> Option<T> {
+        svma.0.checked_add(1)?;
         let mut guard: MutexGuard<'_, _> =
             self.context.lock().unwrap_or_else(PoisonError::into_inner);
         guard
@@ -167,7 +170,7 @@ impl<'d> Program<'d> {
 
     /// The number of the unit with the code at `svma`.
     pub(super) fn unit_at(&self, svma: Svma) -> Option<u32> {
-        let offset = self.context(|context| {
+        let offset = self.about(svma, |context| {
             let unit = context.find_dwarf_and_unit(svma.0).skip_all_loads()?;
             unit.header.debug_info_offset()
         })?;

@@ -96,7 +96,7 @@ impl Inner {
     }
 
     fn judge_frames(&self, program: &Program<'_>, svma: Svma) -> Option<Frames> {
-        program.context(|context| {
+        program.about(svma, |context| {
             let mut frames = context.find_frames(svma.0).skip_all_loads().ok()?;
             let mut place = None;
             let mut spelling = None;
