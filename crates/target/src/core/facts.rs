@@ -1,0 +1,159 @@
+//! What `/proc` tells about the process and its threads beyond their memory.
+
+use super::CoreThread;
+use std::fs;
+use std::io;
+
+/// What the notes say about the process.
+pub struct Facts {
+    pub pid: i32,
+    /// The process's own line.
+    pub process: Stat,
+    /// A line for each thread; of one that ended meanwhile, nothing is known.
+    pub threads: Vec<Stat>,
+    pub uid: u32,
+    pub gid: u32,
+    /// Its arguments, with spaces between them.
+    pub arguments: Vec<u8>,
+    /// What the kernel handed to it at its start.
+    pub auxv: Vec<u8>,
+}
+
+/// One line of `/proc/PID/stat` with the signals of `status`.
+#[derive(Clone, Default, PartialEq, Eq, Debug)]
+pub struct Stat {
+    pub name: Vec<u8>,
+    pub state: u8,
+    pub parent: i32,
+    pub group: i32,
+    pub session: i32,
+    pub flags: u64,
+    /// User, system, and those of waited-for children, in hundredths of a second.
+    pub times: [u64; 4],
+    pub nice: i8,
+    pub pending: u64,
+    pub blocked: u64,
+}
+
+impl Facts {
+    /// Reads them.
+    ///
+    /// # Errors
+    /// When the process is gone.
+    pub fn read(pid: i32, threads: &[CoreThread]) -> io::Result<Self> {
+        let of_process = format!("/proc/{pid}");
+        let of_thread = threads.first().map_or_else(
+            || of_process.clone(),
+            |thread| format!("/proc/{}", thread.tid),
+        );
+        let status = fs::read_to_string(format!("{of_process}/status")).unwrap_or_default();
+        let number = |key| {
+            status_field(&status, key)
+                .and_then(|value| value.split_ascii_whitespace().next())
+                .and_then(|value| value.parse().ok())
+                .unwrap_or(0)
+        };
+        let mut arguments = fs::read(format!("{of_thread}/cmdline")).unwrap_or_default();
+        if arguments.last() == Some(&0) {
+            arguments.pop();
+        }
+        for byte in &mut arguments {
+            if *byte == 0 {
+                *byte = b' ';
+            }
+        }
+        let auxv = format!("{of_thread}/auxv");
+        Ok(Self {
+            pid,
+            process: Stat::read(&of_process),
+            threads: threads
+                .iter()
+                .map(|thread| Stat::read(&format!("{of_process}/task/{}", thread.tid)))
+                .collect(),
+            uid: number("Uid:"),
+            gid: number("Gid:"),
+            arguments,
+            // Without it a debugger finds neither the program's place nor the
+            // libraries.
+            auxv: fs::read(&auxv)
+                .map_err(|error| io::Error::new(error.kind(), format!("{auxv}: {error}")))?,
+        })
+    }
+}
+
+fn status_field<'a>(status: &'a str, key: &str) -> Option<&'a str> {
+    status
+        .lines()
+        .find_map(|line| line.strip_prefix(key))
+        .map(str::trim)
+}
+
+impl Stat {
+    fn read(folder: &str) -> Self {
+        let mut stat = fs::read(format!("{folder}/stat"))
+            .ok()
+            .and_then(|line| Self::parse(&line))
+            .unwrap_or_default();
+        let status = fs::read_to_string(format!("{folder}/status")).unwrap_or_default();
+        let set = |key| {
+            status_field(&status, key)
+                .and_then(|value| u64::from_str_radix(value, 16).ok())
+                .unwrap_or(0)
+        };
+        stat.pending = set("SigPnd:");
+        stat.blocked = set("SigBlk:");
+        stat
+    }
+
+    /// `pid (name) state parent group session …`, see proc(5). The name may hold
+    /// anything, so it ends at the last parenthesis.
+    fn parse(line: &[u8]) -> Option<Self> {
+        let open = line.iter().position(|byte| *byte == b'(')?;
+        let close = line.iter().rposition(|byte| *byte == b')')?;
+        let rest = str::from_utf8(line.get(close + 1..)?).ok()?;
+        let fields: Vec<&str> = rest.split_ascii_whitespace().collect();
+        // Fields are counted from one, and the first two are before `rest`.
+        let field = |number: usize| fields.get(number - 3).copied();
+        let time = |number| field(number)?.parse().ok();
+        Some(Self {
+            name: line.get(open + 1..close)?.to_vec(),
+            state: *field(3)?.as_bytes().first()?,
+            parent: field(4)?.parse().ok()?,
+            group: field(5)?.parse().ok()?,
+            session: field(6)?.parse().ok()?,
+            flags: field(9)?.parse().ok()?,
+            times: [time(14)?, time(15)?, time(16)?, time(17)?],
+            nice: field(19)?.parse().ok()?,
+            ..Self::default()
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_with_any_name_is_taken_apart() {
+        let line = b"12 (a) b (c) T 3 4 5 6 7 4194304 8 9 10 11 21 22 23 24 20 -5 1 0\n";
+        let stat = Stat::parse(line).unwrap();
+        assert_eq!(
+            stat,
+            Stat {
+                name: b"a) b (c".to_vec(),
+                state: b'T',
+                parent: 3,
+                group: 4,
+                session: 5,
+                flags: 4_194_304,
+                times: [21, 22, 23, 24],
+                nice: -5,
+                ..Stat::default()
+            }
+        );
+        for cut in 0..line.len() - 8 {
+            let _ = Stat::parse(&line[..cut]);
+        }
+        assert_eq!(Stat::parse(b")("), None);
+    }
+}
