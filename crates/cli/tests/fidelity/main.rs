@@ -1,0 +1,15 @@
+//! What a program sees of the tool: nothing but time. Each test is a row of the
+//! matrix in `docs/fidelity.md`: a small program that checks its own behaviour is
+//! run alone and observed, and must be the same both times.
+//!
+//! `REDHANDED_TEST_OPTIONS` gives more options to every run of the tool.
+
+mod endings;
+mod processes;
+mod row;
+mod signals;
+mod sleeping;
+
+#[path = "../redhanded/place.rs"]
+#[expect(dead_code, reason = "the other tests need more of it")]
+mod place;

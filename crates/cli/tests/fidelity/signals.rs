@@ -1,0 +1,26 @@
+//! Every signal reaches the program as it would alone.
+
+use crate::row::Row;
+
+#[test]
+fn every_signal_is_caught_as_often_as_it_is_sent() {
+    Row::new("every_signal").same_as_alone(&[], 0);
+}
+
+#[test]
+fn a_helper_stops_and_continues_the_program() {
+    let row = Row::new("stopped");
+    let (stop, from_the_keyboard) = ("19", "20");
+    row.same_as_alone(&[stop], 0);
+    row.same_as_alone(&[from_the_keyboard], 0);
+}
+
+#[test]
+fn a_parent_hears_of_every_stop_of_its_child() {
+    Row::new("stopped_child").same_as_alone(&[], 0);
+}
+
+#[test]
+fn it_recovers_from_its_own_faults() {
+    Row::new("own_faults").same_as_alone(&[], 0);
+}
