@@ -2,6 +2,7 @@
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use redhanded_model::Strategy;
+use redhanded_target::process::{Follow, WatchBy};
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -20,6 +21,17 @@ Exit status:
   66   a race was found (--exit-code, --fail-on)
   125  Redhanded failed    126  the program cannot be run    127  no such program";
 
+const ATTACH_EXAMPLES: &str = "\
+Examples:
+  redhanded attach 4711                       until the process ends or Ctrl-C
+  redhanded attach --for 1m $(pidof server)   for a minute, then let it run on
+  redhanded attach --safe --for 1h 4711       in production: no byte of it is written
+  redhanded attach --max-races 1 4711         until a race is found
+
+Exit status:
+  0    no race was found       66   a race was found (--exit-code, --fail-on)
+  125  Redhanded failed, or the process may not be traced";
+
 /// Catches data races in programs as they are: no recompiling, no
 /// instrumentation, no knowledge of their locks.
 #[derive(Debug, Parser)]
@@ -33,6 +45,8 @@ pub struct Arguments {
 pub enum Command {
     /// Run a program and report the data races caught in the act
     Run(Run),
+    /// Observe a process that runs already, and leave it as it was
+    Attach(Attach),
     /// List the instructions of a file that can be sampled, and why others cannot
     Sites(Sites),
     /// Watch a small built-in program being caught
@@ -49,22 +63,6 @@ pub struct Run {
     #[arg(required = true, trailing_var_arg = true, value_name = "PROGRAM")]
     pub program: Vec<OsString>,
 
-    /// Write the report as JSON to FILE (docs/json.md)
-    #[arg(long, value_name = "FILE")]
-    pub json: Option<PathBuf>,
-
-    /// Share of the program's thread time that its threads may be held
-    #[arg(long, value_name = "PERCENT", default_value = "5%", value_parser = percent)]
-    pub overhead: f64,
-
-    /// Samples a second to aim at, as far as the overhead allows
-    #[arg(long, value_name = "N", default_value_t = 1000.0, value_parser = rate)]
-    pub rate: f64,
-
-    /// The longest a thread is held; each delay is random up to it
-    #[arg(long, value_name = "TIME", default_value = "2ms", value_parser = duration)]
-    pub delay: Duration,
-
     /// Look for this long, running the program again whenever it ends; one that
     /// has not ended then is left running
     #[arg(long = "for", value_name = "TIME", value_parser = some_time)]
@@ -78,6 +76,45 @@ pub struct Run {
     #[arg(long)]
     pub kill: bool,
 
+    #[command(flatten)]
+    pub watch: Watch,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = ATTACH_EXAMPLES)]
+pub struct Attach {
+    /// The process
+    #[arg(value_name = "PID")]
+    pub pid: u32,
+
+    /// Look for this long, then let go
+    #[arg(long = "for", value_name = "TIME", value_parser = some_time)]
+    pub until: Option<Duration>,
+
+    #[command(flatten)]
+    pub watch: Watch,
+}
+
+/// How a program is observed, started for it or not.
+#[derive(Debug, Args)]
+pub struct Watch {
+    /// Write the report as JSON to FILE (docs/json.md)
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+
+    /// Share of the program's thread time that its threads may be held; 0 does
+    /// not even attach
+    #[arg(long, value_name = "PERCENT", default_value = "5%", value_parser = percent)]
+    pub overhead: f64,
+
+    /// Samples a second to aim at, as far as the overhead allows
+    #[arg(long, value_name = "N", default_value_t = 1000.0, value_parser = rate)]
+    pub rate: f64,
+
+    /// The longest a thread is held; each delay is random up to it
+    #[arg(long, value_name = "TIME", default_value = "2ms", value_parser = duration)]
+    pub delay: Duration,
+
     /// Stop looking after N windows
     #[arg(long, value_name = "N")]
     pub max_windows: Option<u64>,
@@ -89,6 +126,21 @@ pub struct Run {
     /// How a conflict is seen: by debug registers, by re-reading the bytes, or both
     #[arg(long, value_enum, default_value = "both")]
     pub detect: Detect,
+
+    /// How debug registers are set: by perf events, thread by thread with ptrace,
+    /// or whichever is allowed
+    #[arg(long, value_enum, default_value = "auto", value_name = "HOW")]
+    pub watch: WatchHow,
+
+    /// Which processes that the program starts are observed too
+    #[arg(long, value_enum, default_value = "all")]
+    pub follow: FollowWhom,
+
+    /// Never write a byte of the program: code breakpoints are debug registers
+    /// too, so that nothing is left behind even if Redhanded is killed; far fewer
+    /// samples
+    #[arg(long)]
+    pub safe: bool,
 
     /// Seed of the random choices
     #[arg(long, value_name = "N")]
@@ -174,6 +226,46 @@ impl From<Detect> for Strategy {
             Detect::Watch => Self::Watch,
             Detect::Reread => Self::Reread,
             Detect::Both => Self::Both,
+        }
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum WatchHow {
+    /// Perf events where they are allowed, else ptrace
+    Auto,
+    /// Perf events
+    Perf,
+    /// Thread by thread with ptrace
+    Ptrace,
+}
+
+impl From<WatchHow> for WatchBy {
+    fn from(how: WatchHow) -> Self {
+        match how {
+            WatchHow::Auto => Self::Auto,
+            WatchHow::Perf => Self::Perf,
+            WatchHow::Ptrace => Self::Ptrace,
+        }
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum FollowWhom {
+    /// None
+    None,
+    /// Those that become another program
+    Exec,
+    /// All
+    All,
+}
+
+impl From<FollowWhom> for Follow {
+    fn from(whom: FollowWhom) -> Self {
+        match whom {
+            FollowWhom::None => Self::None,
+            FollowWhom::Exec => Self::Exec,
+            FollowWhom::All => Self::All,
         }
     }
 }

@@ -4,13 +4,13 @@
 pub mod program;
 
 use crate::exit::Failure;
-use crate::observe::{Observation, observe};
+use crate::observe::{Observation, Subject, observe};
 use crate::run::{clock, display};
 use crate::{arguments, screen, select};
 use program::{NEIGHBOURS, SEEDED};
 use redhanded_detect::{Budget, Options};
 use redhanded_model::{Class, Race, RunReport, Strategy};
-use redhanded_target::process::{Program, Signals};
+use redhanded_target::process::{Program, Settings, Signals};
 use std::collections::HashSet;
 use std::io::Write;
 use std::process::ExitCode;
@@ -40,7 +40,7 @@ pub fn demo() -> Result<ExitCode, Failure> {
     let images = select::images(&selection, &display)?;
     let mut missing: HashSet<&'static str> = SEEDED.iter().map(|seed| seed.variable).collect();
     let observation = Observation {
-        program,
+        subject: Subject::Program(program),
         images,
         signals,
         options: Options {
@@ -51,6 +51,7 @@ pub fn demo() -> Result<ExitCode, Failure> {
             until: None,
             max_windows: None,
         },
+        settings: Settings::default(),
         seed: clock(),
         until: Some(LONGEST),
         repeat: None,

@@ -27,6 +27,14 @@ pub enum Failure {
     /// A report cannot be written.
     #[error(transparent)]
     Report(#[from] ReportError),
+    /// The tracer could not do it.
+    #[error("{message}")]
+    Tracer {
+        /// The exit status that goes with it.
+        code: u8,
+        /// What it said.
+        message: String,
+    },
     /// The command line asks for something impossible.
     #[error("{0}")]
     Usage(String),
@@ -37,12 +45,13 @@ pub enum Failure {
 
 impl Failure {
     /// The exit status that goes with it.
-    pub fn code(&self) -> ExitCode {
-        ExitCode::from(match self {
+    pub const fn status(&self) -> u8 {
+        match self {
             Self::Target(TargetError::NotFound { .. }) => NOT_FOUND,
             Self::Target(TargetError::NotRunnable { .. }) => NOT_RUNNABLE,
+            Self::Tracer { code, .. } => *code,
             _ => FAILED,
-        })
+        }
     }
 }
 

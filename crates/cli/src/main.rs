@@ -2,6 +2,7 @@
 //! status what came of it.
 
 mod arguments;
+mod attach;
 mod demo;
 mod exit;
 mod observe;
@@ -9,6 +10,8 @@ mod run;
 mod screen;
 mod select;
 mod sites;
+mod tracing;
+mod wire;
 
 use arguments::{Arguments, Command};
 use clap::Parser;
@@ -24,6 +27,7 @@ fn main() -> ExitCode {
     };
     let outcome = match arguments.command {
         Command::Run(run) => run::run(run),
+        Command::Attach(attach) => attach::attach(attach),
         Command::Sites(sites) => sites::sites(&sites),
         Command::Demo => demo::demo(),
         Command::DemoProgram => {
@@ -33,6 +37,6 @@ fn main() -> ExitCode {
     };
     outcome.unwrap_or_else(|failure| {
         screen::say(&format!("redhanded: {failure}"));
-        failure.code()
+        ExitCode::from(failure.status())
     })
 }

@@ -1,33 +1,43 @@
-//! Observing a program, once or again and again: the session on this thread,
-//! naming and folding on another, because reading debug information takes longer
-//! than a thread may be held.
+//! Observing a program: two processes, of which one traces and this one names,
+//! folds and shows what the other finds. Reading debug information takes longer
+//! than a thread may be held, and whatever goes wrong with it must not concern
+//! the program.
 
 use crate::exit::Failure;
-use redhanded_detect::{Collision, Counts, Folded, Folder, Options, Outcome, Random, Sink, watch};
+use crate::tracing;
+use crate::wire::{Finished, Heard, Listener, Mapped, Message};
+use redhanded_detect::{Counts, Folded, Folder, Options, Outcome};
 use redhanded_image::Image;
 use redhanded_model::{Class, Race, RunReport, Unseen};
 use redhanded_report::{Progress, Tally, Terminal};
-use redhanded_target::driver::Driver;
-use redhanded_target::images::{Images, Selected};
-use redhanded_target::process::{Process, Program, Signals};
-use redhanded_target::{Ending, Module};
-use std::collections::BTreeMap;
+use redhanded_target::Ending;
+use redhanded_target::images::Images;
+use redhanded_target::process::{Front, Program, Settings, Side, Signals, split};
 use std::io::Write;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{self, Receiver, Sender};
 use std::time::{Duration, Instant};
 
 /// A program that is cut off in the middle of a repetition may end by itself
 /// this long before it is called left running.
 const GRACE: Duration = Duration::from_secs(1);
+/// How often signals and children are looked after.
+const TEND_EVERY: Duration = Duration::from_millis(20);
+
+/// What is observed.
+pub enum Subject {
+    /// A program that is started for it.
+    Program(Program),
+    /// A process that runs already.
+    Process(u32),
+}
 
 /// What is to be observed, and how.
 pub struct Observation {
-    pub program: Program,
+    pub subject: Subject,
     pub images: Arc<Images>,
     pub signals: Arc<Signals>,
     pub options: Options,
+    pub settings: Settings,
     pub seed: u64,
     /// Look for this long in sum.
     pub until: Option<Duration>,
@@ -39,6 +49,8 @@ pub struct Observation {
     /// Called with each race as it is found: whether that is enough.
     pub on_race: Option<OnRace>,
 }
+
+pub type OnRace = Box<dyn FnMut(&Race) -> bool>;
 
 /// How it is shown meanwhile.
 pub struct Display {
@@ -59,190 +71,209 @@ impl Display {
 /// Observes it. The report, and how the program ended.
 pub fn observe(
     mut observation: Observation,
-    display: &Arc<Display>,
+    display: &Display,
 ) -> Result<(RunReport, Ending), Failure> {
-    let (sender, receiver) = mpsc::channel();
-    let found = Arc::new(AtomicU64::new(0));
-    let fold = {
-        let (display, found) = (Arc::clone(display), Arc::clone(&found));
-        let most = observation.max_races;
-        let on_race = observation.on_race.take();
-        std::thread::spawn(move || fold(&receiver, &display, &found, most, on_race))
-    };
-    let sink = Pipe {
-        sender,
-        found,
-        most: observation.max_races.unwrap_or(u64::MAX),
-        windows_before: 0,
-        started: Instant::now(),
-        display: Arc::clone(display),
-        races: 0,
-        total: Counts::default(),
-    };
-    let result = repeat(&observation, sink);
-    let races = fold.join().unwrap_or_default();
-    display.progress.finish();
-    let (mut report, ending) = result?;
-    report.races = races;
-    Ok((report, ending))
+    let (side, stream) = split(Arc::clone(&observation.signals))?;
+    match side {
+        Side::Tracer(tracer) => {
+            tracing::trace(&observation, &tracer, stream);
+            // Its end lets go of everything that is still traced.
+            std::process::exit(0)
+        }
+        Side::Front(front) => {
+            let listener = Listener::new(stream, TEND_EVERY)?;
+            let on_race = observation.on_race.take();
+            let mut watching = Watching {
+                front,
+                display,
+                images: &observation.images,
+                mapped: Mapped::default(),
+                folder: Folder::new(),
+                started: Instant::now(),
+                counts: Counts::default(),
+                found: 0,
+                most: observation.max_races.unwrap_or(u64::MAX),
+                on_race,
+                pid: None,
+            };
+            let finished = watching.listen(listener);
+            display.progress.finish();
+            watching.conclude(finished?, &observation)
+        }
+    }
 }
 
-fn repeat(observation: &Observation, mut sink: Pipe) -> Result<(RunReport, Ending), Failure> {
-    let started = Instant::now();
-    let mut random = Random::new(observation.seed);
-    let mut report = RunReport {
-        program: observation
-            .program
+/// The side in front.
+struct Watching<'a> {
+    front: Front,
+    display: &'a Display,
+    images: &'a Images,
+    mapped: Mapped,
+    folder: Folder,
+    started: Instant,
+    counts: Counts,
+    found: u64,
+    most: u64,
+    on_race: Option<OnRace>,
+    /// The program of the present run.
+    pid: Option<u32>,
+}
+
+impl Watching<'_> {
+    /// Takes the tracer's messages until the last; `None` if there was none.
+    fn listen(&mut self, mut listener: Listener) -> Result<Option<Finished>, Failure> {
+        loop {
+            let message = match listener.hear() {
+                Heard::Message(message) => *message,
+                Heard::Nothing => {
+                    self.front.tend();
+                    continue;
+                }
+                Heard::Silence => return Ok(None),
+            };
+            match message {
+                Message::Started { pid } => self.pid = Some(pid),
+                Message::Module(file) => self.mapped.add(file, self.images),
+                Message::Collision(caught, windows) => {
+                    let collision = self.mapped.collision(*caught);
+                    if let Folded::New(index) = self.folder.add(&collision) {
+                        self.found_race(index, windows);
+                    }
+                }
+                Message::Progress(counts) => {
+                    self.counts = counts;
+                    self.show_progress();
+                    self.front.tend();
+                }
+                Message::Finished(finished) => return Ok(Some(*finished)),
+                Message::Failed { code, message } => return Err(Failure::Tracer { code, message }),
+            }
+        }
+    }
+
+    fn found_race(&mut self, index: usize, windows: u64) {
+        let Some(race) = self.folder.races().get(index) else {
+            return;
+        };
+        if self.display.announce {
+            self.display.progress.suspend(|| {
+                let mut text = Vec::new();
+                let _ = self.display.terminal.race(&mut text, race, windows);
+                let _ = std::io::stderr().write_all(&text);
+            });
+        }
+        self.found += u64::from(race.class == Class::Race);
+        let enough = self.on_race.as_mut().is_some_and(|enough| enough(race));
+        if enough || self.found >= self.most {
+            self.front.enough();
+        }
+    }
+
+    fn show_progress(&self) {
+        let held = self.counts.held.as_secs_f64();
+        let time = self.counts.thread_time.as_secs_f64();
+        self.display.progress.update(&Tally {
+            elapsed: self.started.elapsed(),
+            samples: self.counts.samples,
+            held: if time > 0.0 { held / time } else { 0.0 },
+            sites_sampled: self.counts.sites.sampled,
+            sites_total: self.counts.sites.total,
+            races: self.found.min(self.most),
+        });
+    }
+
+    /// Sees to the program after its tracing is over; the report.
+    fn conclude(
+        mut self,
+        finished: Option<Finished>,
+        observation: &Observation,
+    ) -> Result<(RunReport, Ending), Failure> {
+        let is_ours = matches!(observation.subject, Subject::Program(_));
+        let (mut report, outcome, mut ending) = match finished {
+            Some(finished) => (finished.report, finished.outcome, finished.ending),
+            None => (self.bereaved(), Outcome::Enough, Ending::LeftRunning),
+        };
+        if let (true, Some(pid)) = (is_ours, self.pid) {
+            let cut_short = report.cut_short;
+            let after = match outcome {
+                Outcome::Ended(ending) => {
+                    self.front.wait_for(pid, GRACE);
+                    ending
+                }
+                Outcome::Enough if observation.kill => {
+                    self.front.kill(pid);
+                    self.front.wait_for(pid, Duration::MAX);
+                    Ending::EndedByUs
+                }
+                Outcome::Enough if cut_short => self.front.wait_for(pid, Duration::MAX),
+                Outcome::Enough => self.front.wait_for(pid, GRACE),
+                Outcome::Interrupted { signal, by_process } => {
+                    // The terminal sent its signal to the program as well.
+                    if by_process {
+                        self.front.signal(pid, signal);
+                    }
+                    self.front.wait_for(pid, Duration::MAX)
+                }
+            };
+            if !matches!(outcome, Outcome::Ended(_)) && ending_is_open(ending) {
+                ending = after;
+            }
+        }
+        report.program = name(&observation.subject);
+        report.ending = Some(describe(ending));
+        report.races = self.folder.into_races();
+        Ok((report, ending))
+    }
+
+    /// The tracer is gone without a word: what is known, and first of all the
+    /// program's bytes back.
+    fn bereaved(&mut self) -> RunReport {
+        let restored = self.front.rescue();
+        self.front.tend();
+        let why = match self.front.tracer_ending() {
+            Some(Ending::Killed { signal, .. }) => format!("was killed by signal {signal}"),
+            _ => "ended unexpectedly".to_owned(),
+        };
+        crate::screen::say(&format!(
+            "redhanded: its tracer {why}; breakpoints were removed from {restored} processes, and \
+             the program goes on unobserved"
+        ));
+        RunReport {
+            runs: 1,
+            wall_s: self.started.elapsed().as_secs_f64(),
+            samples: self.counts.samples,
+            windows: self.counts.windows,
+            held_s: self.counts.held.as_secs_f64(),
+            thread_s: self.counts.thread_time.as_secs_f64(),
+            sites: self.counts.sites,
+            losses: self.counts.losses.clone(),
+            unseen: vec![Unseen {
+                what: "the rest of the run".to_owned(),
+                why: format!("the tracer {why}"),
+            }],
+            cut_short: true,
+            ..RunReport::default()
+        }
+    }
+}
+
+const fn ending_is_open(ending: Ending) -> bool {
+    matches!(ending, Ending::LeftRunning | Ending::Exited(0))
+}
+
+fn name(subject: &Subject) -> Vec<String> {
+    match subject {
+        Subject::Program(program) => program
             .arguments
             .iter()
             .map(|argument| argument.to_string_lossy().into_owned())
             .collect(),
-        ..RunReport::default()
-    };
-    let mut unseen = BTreeMap::new();
-    let mut ending = Ending::Exited(0);
-    let runs = match (observation.repeat, observation.until) {
-        (Some(runs), _) => runs,
-        (None, Some(_)) => u64::MAX,
-        (None, None) => 1,
-    };
-    for _ in 0..runs {
-        let left = observation
-            .until
-            .map(|until| until.saturating_sub(started.elapsed()));
-        if left.is_some_and(|left| left.is_zero()) {
-            break;
-        }
-        let run = Run {
-            observation,
-            until: left,
-            max_windows: observation
-                .max_windows
-                .map(|most| most.saturating_sub(report.windows)),
-            random: Random::new(random.bits()),
-        };
-        let (outcome, counts, ended) = run.once(&mut sink, &mut unseen)?;
-        report.runs += 1;
-        add(&mut report, &counts);
-        sink.windows_before = report.windows;
-        sink.total = total(&report);
-        if ended != Ending::Exited(0) && ending == Ending::Exited(0) {
-            ending = ended;
-        }
-        if !matches!(outcome, Outcome::Ended(_)) {
-            break;
-        }
-    }
-    report.wall_s = started.elapsed().as_secs_f64();
-    report.ending = Some(describe(ending));
-    report.unseen = unseen
-        .into_iter()
-        .map(|(what, why)| Unseen { what, why })
-        .collect();
-    Ok((report, ending))
-}
-
-struct Run<'a> {
-    observation: &'a Observation,
-    until: Option<Duration>,
-    max_windows: Option<u64>,
-    random: Random,
-}
-
-impl Run<'_> {
-    /// Runs the program once.
-    fn once(
-        self,
-        sink: &mut Pipe,
-        unseen: &mut BTreeMap<String, String>,
-    ) -> Result<(Outcome, Counts, Ending), Failure> {
-        let observation = self.observation;
-        let mut process = Process::launch(
-            &observation.program,
-            Arc::clone(&observation.images),
-            Arc::clone(&observation.signals),
-        )?;
-        if let Some(refused) = process.watch_refused().map(str::to_owned)
-            && !observation.options.strategy.rereads()
-        {
-            // Nobody asked for it to run unobserved.
-            process.kill();
-            process.wait_for_end();
-            return Err(Failure::Usage(format!(
-                "perf events were refused ({refused}), so --detect watch is impossible; run as \
-                 root, set kernel.perf_event_paranoid to 2, or use --detect reread"
-            )));
-        }
-        let mut options = observation.options;
-        options.until = self.until;
-        options.max_windows = self.max_windows;
-        let images = &observation.images;
-        let sites = |module: &Module| -> Option<Arc<Selected>> {
-            Some(images.sites(module.image.as_ref()?))
-        };
-        let mut driver = Driver::new(process);
-        let result = watch(&mut driver, &sites, options, self.random, sink);
-        let mut process = driver.into_machine();
-        note_unseen(&process, images, unseen);
-        let (outcome, counts) = result?;
-        let ending = match outcome {
-            Outcome::Ended(ending) => ending,
-            Outcome::Enough => {
-                process.detach();
-                if observation.kill {
-                    process.kill();
-                    process.wait_for_end();
-                    Ending::EndedByUs
-                } else {
-                    process.wait_at_most(GRACE)
-                }
-            }
-            Outcome::Interrupted { signal, by_process } => {
-                process.detach();
-                // The terminal sent its signal to the program as well.
-                if by_process {
-                    process.signal(signal);
-                }
-                process.wait_for_end()
-            }
-        };
-        Ok((outcome, counts, ending))
-    }
-}
-
-fn note_unseen(process: &Process, images: &Images, unseen: &mut BTreeMap<String, String>) {
-    use redhanded_target::Machine;
-    for note in process.unseen() {
-        unseen.insert(note.what, note.why);
-    }
-    for module in process.modules() {
-        if let Some(image) = &module.image
-            && let Some(why) = images.sites(image).why_none.clone()
-        {
-            unseen.insert(module.name.clone(), why);
-        }
-    }
-}
-
-fn add(report: &mut RunReport, counts: &Counts) {
-    report.samples += counts.samples;
-    report.windows += counts.windows;
-    report.held_s += counts.held.as_secs_f64();
-    report.thread_s += counts.thread_time.as_secs_f64();
-    report.losses.merge(&counts.losses);
-    report.sites.total = report.sites.total.max(counts.sites.total);
-    report.sites.armed = report.sites.armed.max(counts.sites.armed);
-    report.sites.sampled = report.sites.sampled.max(counts.sites.sampled);
-}
-
-fn total(report: &RunReport) -> Counts {
-    Counts {
-        samples: report.samples,
-        windows: report.windows,
-        held: Duration::from_secs_f64(report.held_s),
-        thread_time: Duration::from_secs_f64(report.thread_s),
-        sites: report.sites,
-        losses: report.losses.clone(),
+        Subject::Process(pid) => std::fs::read(format!("/proc/{pid}/cmdline"))
+            .unwrap_or_default()
+            .split(|byte| *byte == 0)
+            .filter(|argument| !argument.is_empty())
+            .map(|argument| String::from_utf8_lossy(argument).into_owned())
+            .collect(),
     }
 }
 
@@ -256,78 +287,4 @@ fn describe(ending: Ending) -> String {
         Ending::EndedByUs => "ended by --kill".to_owned(),
         Ending::LeftRunning => "left running".to_owned(),
     }
-}
-
-/// A sink that hands collisions to the folding thread.
-struct Pipe {
-    sender: Sender<(Collision, u64)>,
-    found: Arc<AtomicU64>,
-    most: u64,
-    windows_before: u64,
-    started: Instant,
-    display: Arc<Display>,
-    races: u64,
-    total: Counts,
-}
-
-impl Sink for Pipe {
-    fn collision(&mut self, collision: Collision) {
-        // The folder lives as long as we do; if it panicked, the run goes on so
-        // that the target's text is restored in the ordinary way.
-        let _ = self.sender.send((collision, self.windows_before));
-    }
-
-    fn progress(&mut self, counts: &Counts) {
-        self.races = self.found.load(Ordering::Relaxed);
-        let held = (self.total.held + counts.held).as_secs_f64();
-        let time = (self.total.thread_time + counts.thread_time).as_secs_f64();
-        self.display.progress.update(&Tally {
-            elapsed: self.started.elapsed(),
-            samples: self.total.samples + counts.samples,
-            held: if time > 0.0 { held / time } else { 0.0 },
-            sites_sampled: counts.sites.sampled.max(self.total.sites.sampled),
-            sites_total: counts.sites.total,
-            races: self.races.min(self.most),
-        });
-    }
-
-    fn enough(&self) -> bool {
-        self.found.load(Ordering::Relaxed) >= self.most
-    }
-}
-
-type OnRace = Box<dyn FnMut(&Race) -> bool + Send>;
-
-/// Names and folds collisions until the session is over.
-fn fold(
-    collisions: &Receiver<(Collision, u64)>,
-    display: &Display,
-    found: &AtomicU64,
-    most: Option<u64>,
-    mut on_race: Option<OnRace>,
-) -> Vec<Race> {
-    let mut folder = Folder::new();
-    for (collision, windows_before) in collisions {
-        let windows = windows_before + collision.record.id.0;
-        let Folded::New(index) = folder.add(&collision) else {
-            continue;
-        };
-        let Some(race) = folder.races().get(index) else {
-            continue;
-        };
-        if display.announce {
-            display.progress.suspend(|| {
-                let mut text = Vec::new();
-                let _ = display.terminal.race(&mut text, race, windows);
-                let _ = std::io::stderr().write_all(&text);
-            });
-        }
-        if race.class == Class::Race {
-            found.fetch_add(1, Ordering::Relaxed);
-        }
-        if on_race.as_mut().is_some_and(|enough| enough(race)) {
-            found.store(most.unwrap_or(u64::MAX), Ordering::Relaxed);
-        }
-    }
-    folder.into_races()
 }

@@ -1,13 +1,14 @@
-//! `redhanded run`.
+//! `redhanded run`, and what `attach` shares with it.
 
-use crate::arguments::{FailOn, Run};
+use crate::arguments::{FailOn, Run, Watch, WatchHow};
 use crate::exit::{self, Failure};
-use crate::observe::{Display, Observation, observe};
+use crate::observe::{Display, Observation, Subject, observe};
 use crate::{screen, select};
 use redhanded_detect::{Budget, Options};
-use redhanded_model::Class;
+use redhanded_model::{Class, RunReport};
 use redhanded_report::{Progress, ReportError, SourceFiles, Terminal, json};
-use redhanded_target::process::{Program, Signals};
+use redhanded_target::Ending;
+use redhanded_target::process::{Program, Settings, Signals, WatchBy};
 use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
@@ -18,59 +19,112 @@ pub fn run(arguments: Run) -> Result<ExitCode, Failure> {
     // Before any thread is started.
     let signals = Signals::hold();
     let program = Program::find(&arguments.program)?;
-    if let Some(json) = &arguments.json {
-        check_place(json)?;
+    let watch = arguments.watch;
+    watch.check()?;
+    if watch.overhead == 0.0 {
+        // Nothing may be held, so nothing would be seen: it costs nothing at all.
+        return Err(program.become_it(&signals).into());
     }
     if let Some(interpreter) = &program.interpreter
-        && !arguments.quiet
+        && !watch.quiet
     {
         screen::say(&format!(
-            "redhanded: {} is a script; what is sampled is its interpreter {interpreter}, not the \
+            "redhanded: {} is a script; what is sampled is its interpreter {interpreter} and the \
              programs it starts",
             program.path.display()
         ));
     }
-    let display = display(arguments.quiet);
-    let images = select::images(&arguments.select, &display)?;
+    let display = display(watch.quiet);
     let observation = Observation {
-        program,
-        images,
-        signals,
-        options: Options {
-            rate: arguments.rate,
-            delay: arguments.delay,
-            budget: Budget {
-                overhead: arguments.overhead,
-            },
-            strategy: arguments.detect.into(),
-            until: None,
-            max_windows: None,
-        },
-        seed: arguments.seed.unwrap_or_else(clock),
         until: arguments.until,
         repeat: arguments.repeat,
         kill: arguments.kill,
-        max_windows: arguments.max_windows,
-        max_races: arguments.max_races,
-        on_race: None,
+        ..watch.observation(Subject::Program(program), signals, &display)?
     };
     let (report, ending) = observe(observation, &display)?;
-    if !arguments.quiet || !report.races.is_empty() {
-        let mut text = Vec::new();
-        display.terminal.full(&mut text, &report)?;
-        // A closed stderr must not change the program's status.
-        let _ = std::io::stderr().write_all(&text);
+    watch.tell(&report, ending, &display)
+}
+
+impl Watch {
+    /// What can be known to be wrong before anything is touched.
+    pub fn check(&self) -> Result<(), Failure> {
+        if let Some(json) = &self.json {
+            check_place(json)?;
+        }
+        if self.safe && self.watch == WatchHow::Ptrace {
+            return Err(Failure::Usage(
+                "--safe needs perf events, which the kernel clears when Redhanded is killed; \
+                 leave --watch ptrace away"
+                    .to_owned(),
+            ));
+        }
+        Ok(())
     }
-    if let Some(path) = &arguments.json {
-        json::write_file(&report, path)?;
+
+    /// The observation of `subject` that is asked for.
+    pub fn observation(
+        &self,
+        subject: Subject,
+        signals: Arc<Signals>,
+        display: &Arc<Display>,
+    ) -> Result<Observation, Failure> {
+        Ok(Observation {
+            subject,
+            images: select::images(&self.select, display)?,
+            signals,
+            options: Options {
+                rate: self.rate,
+                delay: self.delay,
+                budget: Budget {
+                    overhead: self.overhead,
+                },
+                strategy: self.detect.into(),
+                until: None,
+                max_windows: None,
+            },
+            settings: Settings {
+                follow: self.follow.into(),
+                watch_by: if self.safe {
+                    WatchBy::Perf
+                } else {
+                    self.watch.into()
+                },
+                safe: self.safe,
+            },
+            seed: self.seed.unwrap_or_else(clock),
+            until: None,
+            repeat: None,
+            kill: false,
+            max_windows: self.max_windows,
+            max_races: self.max_races,
+            on_race: None,
+        })
     }
-    let failed = arguments.fail_on == FailOn::Any
-        && report.races.iter().any(|race| race.class == Class::Race);
-    Ok(if failed {
-        ExitCode::from(arguments.exit_code)
-    } else {
-        exit::of_program(ending)
-    })
+
+    /// Shows and writes the report; the exit status.
+    pub fn tell(
+        &self,
+        report: &RunReport,
+        ending: Ending,
+        display: &Display,
+    ) -> Result<ExitCode, Failure> {
+        if !self.quiet || !report.races.is_empty() {
+            let mut text = Vec::new();
+            display.terminal.full(&mut text, report)?;
+            // A closed stderr must not change the program's status.
+            let _ = std::io::stderr().write_all(&text);
+        }
+        if let Some(path) = &self.json {
+            json::write_file(report, path)?;
+        }
+        let failed = self.fail_on == FailOn::Any
+            && report.races.iter().any(|race| race.class == Class::Race);
+        Ok(if failed {
+            ExitCode::from(self.exit_code)
+        } else {
+            exit::of_program(ending)
+        })
+    }
 }
 
 /// How a run is shown.

@@ -9,8 +9,11 @@
 
 use crate::system_call;
 use redhanded_image::{After, Instruction};
-use redhanded_model::{AccessKind, Avma, Bytes, Hit, Loss, Region, ThreadName, WindowRecord};
+use redhanded_model::{
+    AccessKind, Avma, Bytes, Hit, Loss, Region, SpaceId, ThreadName, WindowRecord,
+};
 use redhanded_target::{Module, Target};
+use serde::{Deserialize, Serialize};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -28,7 +31,7 @@ const EXACT: &[&str] = &[
 ];
 
 /// The conflicting access, as it was made out.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Confirmed {
     /// The instruction.
     pub pc: Avma,
@@ -41,7 +44,7 @@ pub struct Confirmed {
     /// As text.
     pub instruction: String,
     /// The system call that did it for the thread.
-    pub system_call: Option<&'static str>,
+    pub system_call: Option<String>,
     /// Whether no compiler would use such an instruction for an atomic access.
     pub never_atomic: bool,
 }
@@ -60,8 +63,16 @@ pub struct Collision {
     pub region: Region,
     /// What was mapped.
     pub modules: Vec<Arc<Module>>,
-    /// The text of the sampled instruction and whether it is locked.
-    pub sampled_instruction: Option<Instruction>,
+    /// The bytes at the sampled instruction.
+    pub sampled_code: Vec<u8>,
+}
+
+impl Collision {
+    /// The sampled instruction.
+    #[must_use]
+    pub fn sampled_instruction(&self) -> Option<Instruction> {
+        Instruction::decode(&self.sampled_code, self.record.pc.0)
+    }
 }
 
 /// Makes out the access behind `hit`.
@@ -75,30 +86,30 @@ pub fn confirm(
 ) -> Result<Confirmed, Loss> {
     let rip = Avma(hit.registers.rip);
     // An interrupted string instruction stands on itself.
-    if let Some(instruction) = decode(target, rip)
+    if let Some(instruction) = decode(target, record.space, rip)
         && instruction.is_repeated()
         && let Ok(confirmed) = check(&instruction, rip, record, hit)
     {
         return Ok(confirmed);
     }
     let mut loss = Loss::UnknownInstruction;
-    if let Some(pc) = target.instruction_before(rip)
-        && let Some(instruction) = decode(target, pc)
+    if let Some(pc) = target.instruction_before(record.space, rip)
+        && let Some(instruction) = decode(target, record.space, pc)
     {
         if instruction.is_syscall() {
             return in_kernel(target, pc, &instruction, record, hit);
         }
         match check(&instruction, pc, record, hit) {
-            Ok(confirmed) => return over_read(target, confirmed, hit),
+            Ok(confirmed) => return over_read(target, confirmed, record.space, hit),
             Err(reason) => loss = reason,
         }
     }
     // A call is behind us, but where it came from is on the stack.
     let mut word = [0; 8];
-    if target.read(Avma(hit.registers.gpr[4]), &mut word)
+    if target.read(record.space, Avma(hit.registers.gpr[4]), &mut word)
         && let back = Avma(u64::from_le_bytes(word))
-        && let Some(pc) = target.instruction_before(back)
-        && let Some(instruction) = decode(target, pc)
+        && let Some(pc) = target.instruction_before(record.space, back)
+        && let Some(instruction) = decode(target, record.space, pc)
         && instruction.is_call()
         && let Ok(confirmed) = check(&instruction, pc, record, hit)
     {
@@ -108,12 +119,18 @@ pub fn confirm(
 }
 
 /// Decodes the instruction at `pc` of the target, breakpoints hidden.
-pub fn decode(target: &mut dyn Target, pc: Avma) -> Option<Instruction> {
-    let mut code = [0; 15];
+fn decode(target: &mut dyn Target, space: SpaceId, pc: Avma) -> Option<Instruction> {
+    Instruction::decode(&code_at(target, space, pc), pc.0)
+}
+
+/// The bytes at `pc`, enough for one instruction if there are so many.
+pub fn code_at(target: &mut dyn Target, space: SpaceId, pc: Avma) -> Vec<u8> {
+    let mut code = vec![0; 15];
     let readable = (1..=code.len())
         .rev()
-        .find(|len| target.read(pc, &mut code[..*len]))?;
-    Instruction::decode(&code[..readable], pc.0)
+        .find(|len| target.read(space, pc, &mut code[..*len]));
+    code.truncate(readable.unwrap_or(0));
+    code
 }
 
 /// Whether an access of `instruction`, which just ran, conflicts with the
@@ -186,7 +203,9 @@ fn in_kernel(
 ) -> Result<Confirmed, Loss> {
     let mut read_word = |at: Avma| {
         let mut word = [0; 8];
-        target.read(at, &mut word).then(|| u64::from_le_bytes(word))
+        target
+            .read(record.space, at, &mut word)
+            .then(|| u64::from_le_bytes(word))
     };
     let access = system_call::access(&hit.registers, record.bytes, &mut read_word);
     match access {
@@ -196,7 +215,7 @@ fn in_kernel(
             bytes,
             locked: false,
             instruction: instruction.text(),
-            system_call: Some(name),
+            system_call: Some(name.to_owned()),
             never_atomic: true,
         }),
         _ => Err(Loss::KernelAccess),
@@ -204,12 +223,20 @@ fn in_kernel(
 }
 
 /// Rejects vector reads of string functions that may go past their data.
-fn over_read(target: &mut dyn Target, confirmed: Confirmed, hit: &Hit) -> Result<Confirmed, Loss> {
+fn over_read(
+    target: &mut dyn Target,
+    confirmed: Confirmed,
+    space: SpaceId,
+    hit: &Hit,
+) -> Result<Confirmed, Loss> {
     if confirmed.kind.writes() || confirmed.bytes.len <= 8 {
         return Ok(confirmed);
     }
     let modules = target.modules();
-    let module_at = |at: Avma| modules.iter().find(|module| module.contains(at));
+    let module_at = |at: Avma| {
+        let mut here = modules.iter().filter(|module| module.space == space);
+        here.find(|module| module.contains(at))
+    };
     let Some(module) = module_at(confirmed.pc) else {
         return Ok(confirmed);
     };

@@ -178,7 +178,7 @@ fn describe(collision: &Collision) -> Option<Race> {
             size: confirmed.bytes.len,
             pc: confirmed.pc.0,
             instruction: Some(confirmed.instruction.clone()),
-            system_call: confirmed.system_call.map(str::to_owned),
+            system_call: confirmed.system_call.clone(),
             ..report(thread, stack, modules, side)
         });
     }
@@ -245,7 +245,7 @@ fn sampled_report(collision: &Collision, side: Side) -> AccessReport {
         kind: record.kind,
         size: record.bytes.len,
         pc: record.pc.0,
-        instruction: collision.sampled_instruction.map(|i| i.text()),
+        instruction: collision.sampled_instruction().map(|i| i.text()),
         ..report(thread, stack, &collision.modules, side)
     }
 }
@@ -320,7 +320,7 @@ fn place(access: &AccessReport) -> String {
 
 fn sampled_side(collision: &Collision) -> Side {
     let record = &collision.record;
-    let instruction = collision.sampled_instruction;
+    let instruction = collision.sampled_instruction();
     let locked = instruction.is_some_and(|i| i.locked());
     let never_atomic = instruction.as_ref().is_some_and(never_atomic) || record.bytes.len > 8;
     side(

@@ -7,8 +7,9 @@
 //! rate of samples that is wanted.
 
 use crate::Random;
-use redhanded_model::{ModuleId, Svma};
+use redhanded_model::{ModuleId, SpaceId, Svma};
 use redhanded_target::images::Selected;
+use std::collections::HashMap;
 use std::sync::Arc;
 
 /// Programs with at most this many sites have all of them armed from the start.
@@ -40,31 +41,38 @@ enum State {
     Gone,
 }
 
-/// What is kept for each site: small, because a large program has millions.
-#[derive(Clone, Copy, Debug)]
-struct Entry {
-    state: State,
-    ever_armed: bool,
-    ever_fired: bool,
-}
-
 /// The sites of one module, which have consecutive indices.
 struct ModuleSites {
     id: ModuleId,
+    space: SpaceId,
     first: Index,
     selected: Arc<Selected>,
+    /// Its file's place in the coverage.
+    file: usize,
+}
+
+/// What became of the sites of one file, however often it is mapped.
+struct Coverage {
+    selected: Arc<Selected>,
+    armed: Vec<bool>,
+    fired: Vec<bool>,
 }
 
 /// Draws the sites to arm.
 pub struct Sampler {
     random: Random,
     modules: Vec<ModuleSites>,
-    entries: Vec<Entry>,
+    /// One small entry a site: a large program has millions.
+    entries: Vec<State>,
+    coverage: Vec<Coverage>,
     /// The unarmed sites, in no order.
     pool: Vec<Index>,
     deferred: Vec<Index>,
     lonely: Vec<Index>,
     armed: usize,
+    /// How many are armed in each space, and how many can be.
+    armed_in: HashMap<SpaceId, usize>,
+    limit: usize,
     ever_armed: u64,
     ever_fired: u64,
     heaviest: f64,
@@ -75,17 +83,21 @@ pub struct Sampler {
 }
 
 impl Sampler {
-    /// An empty sampler that aims at `rate` samples a second.
+    /// An empty sampler that aims at `rate` samples a second, with at most
+    /// `limit` sites armed in a space.
     #[must_use]
-    pub fn new(random: Random, rate: f64) -> Self {
+    pub fn new(random: Random, rate: f64, limit: Option<usize>) -> Self {
         Self {
             random,
             modules: Vec::new(),
             entries: Vec::new(),
+            coverage: Vec::new(),
             pool: Vec::new(),
             deferred: Vec::new(),
             lonely: Vec::new(),
             armed: 0,
+            armed_in: HashMap::new(),
+            limit: limit.unwrap_or(MOST_ARMED),
             ever_armed: 0,
             ever_fired: 0,
             heaviest: 1.0,
@@ -96,33 +108,49 @@ impl Sampler {
     }
 
     /// Adds a module's sites, which are sorted by address. What is to be armed of
-    /// them at once: all, if all sites together are few, or a first draw.
+    /// them at once: all, if all sites of the space are few, or a first draw.
     pub fn add_module(
         &mut self,
         module: ModuleId,
+        space: SpaceId,
         selected: &Arc<Selected>,
     ) -> Vec<(ModuleId, Svma)> {
         let first = self.entries.len() as Index;
         let weights = selected.sites.iter().map(|weighted| weighted.weight);
         self.heaviest = weights.fold(self.heaviest, f64::max);
+        let file = self.file(selected);
         self.modules.push(ModuleSites {
             id: module,
+            space,
             first,
             selected: Arc::clone(selected),
+            file,
         });
-        let unarmed = Entry {
-            state: State::Unarmed,
-            ever_armed: false,
-            ever_fired: false,
-        };
         self.entries
-            .resize(self.entries.len() + selected.sites.len(), unarmed);
+            .resize(self.entries.len() + selected.sites.len(), State::Unarmed);
         let added = first..self.entries.len() as Index;
-        if self.entries.len() <= SMALL {
+        let in_space = self.modules.iter().filter(|known| known.space == space);
+        let sites: usize = in_space.map(|known| known.selected.sites.len()).sum();
+        if sites <= SMALL.min(self.limit) {
             return added.map(|index| self.set_armed(index)).collect();
         }
         self.pool.extend(added);
-        self.draw(FIRST_DRAW.saturating_sub(self.armed))
+        let armed = self.armed_in.get(&space).copied().unwrap_or(0);
+        self.draw(FIRST_DRAW.min(self.limit).saturating_sub(armed))
+    }
+
+    /// The place of a file in the coverage.
+    fn file(&mut self, selected: &Arc<Selected>) -> usize {
+        let known = |file: &Coverage| Arc::ptr_eq(&file.selected, selected);
+        self.coverage.iter().position(known).unwrap_or_else(|| {
+            let sites = selected.sites.len();
+            self.coverage.push(Coverage {
+                selected: Arc::clone(selected),
+                armed: vec![false; sites],
+                fired: vec![false; sites],
+            });
+            self.coverage.len() - 1
+        })
     }
 
     /// The module of a site and its place there.
@@ -149,36 +177,62 @@ impl Sampler {
 
     /// Forgets the sites of modules that are gone.
     pub fn retain_modules(&mut self, alive: impl Fn(ModuleId) -> bool) {
-        let mut any = false;
-        for module in self.modules.iter().filter(|module| !alive(module.id)) {
+        if self.modules.iter().all(|module| alive(module.id)) {
+            return;
+        }
+        let mut left = Vec::with_capacity(self.modules.len());
+        for module in std::mem::take(&mut self.modules) {
+            if alive(module.id) {
+                left.push(module);
+                continue;
+            }
             let first = module.first as usize;
             for entry in &mut self.entries[first..first + module.selected.sites.len()] {
-                if entry.state == State::Armed {
+                if *entry == State::Armed {
                     self.armed -= 1;
+                    subtract(&mut self.armed_in, module.space);
                 }
-                any |= entry.state != State::Gone;
-                entry.state = State::Gone;
+                *entry = State::Gone;
             }
         }
-        if any {
-            let entries = &self.entries;
-            let here = |index: &Index| entries[*index as usize].state != State::Gone;
-            self.pool.retain(here);
-            self.deferred.retain(here);
-            self.lonely.retain(here);
-        }
+        self.modules = left;
+        // Of a shell's thousand children, one after the other, nothing stays.
+        let end = self.modules.last().map_or(0, |module| {
+            module.first as usize + module.selected.sites.len()
+        });
+        let entries = &self.entries;
+        let here =
+            |index: &Index| (*index as usize) < end && entries[*index as usize] != State::Gone;
+        self.pool.retain(here);
+        self.deferred.retain(here);
+        self.lonely.retain(here);
+        self.entries.truncate(end);
     }
 
     fn set_armed(&mut self, index: Index) -> (ModuleId, Svma) {
-        let entry = &mut self.entries[index as usize];
-        entry.state = State::Armed;
+        self.entries[index as usize] = State::Armed;
         self.armed += 1;
-        self.ever_armed += u64::from(!entry.ever_armed);
-        entry.ever_armed = true;
-        self.place(index)
-            .map_or_else(Default::default, |(module, at)| {
-                (module.id, module.selected.sites[at].site.svma)
-            })
+        let Some((module, at)) = self.place(index) else {
+            return Default::default();
+        };
+        let (place, space, file) = (
+            (module.id, module.selected.sites[at].site.svma),
+            module.space,
+            module.file,
+        );
+        *self.armed_in.entry(space).or_default() += 1;
+        let armed = &mut self.coverage[file].armed[at];
+        self.ever_armed += u64::from(!std::mem::replace(armed, true));
+        place
+    }
+
+    /// Whether the space of a site has no room for another armed one.
+    fn is_crowded(&self, index: Index) -> bool {
+        self.place(index).is_some_and(|(module, _)| {
+            self.armed_in
+                .get(&module.space)
+                .is_some_and(|armed| *armed >= self.limit)
+        })
     }
 
     /// Takes `count` unarmed sites at random.
@@ -194,6 +248,9 @@ impl Sampler {
             if weight < self.heaviest && self.random.unit() * self.heaviest > weight {
                 continue;
             }
+            if self.limit < MOST_ARMED && self.is_crowded(self.pool[at]) {
+                continue;
+            }
             let index = self.pool.swap_remove(at);
             drawn.push(self.set_armed(index));
         }
@@ -201,16 +258,24 @@ impl Sampler {
     }
 
     fn fired(&mut self, module: ModuleId, svma: Svma, state: State) -> Option<Index> {
+        let (module_sites, at) = self.place(self.index(module, svma)?)?;
+        let file = module_sites.file;
+        let fired = &mut self.coverage[file].fired[at];
+        self.ever_fired += u64::from(!std::mem::replace(fired, true));
+        self.disarm(module, svma, state)
+    }
+
+    fn disarm(&mut self, module: ModuleId, svma: Svma, state: State) -> Option<Index> {
         let index = self.index(module, svma)?;
+        let space = self.place(index)?.0.space;
         let entry = &mut self.entries[index as usize];
         // A window that outlives a redraw is back among the unarmed already.
-        if entry.state != State::Armed {
+        if *entry != State::Armed {
             return None;
         }
+        *entry = state;
         self.armed -= 1;
-        entry.state = state;
-        self.ever_fired += u64::from(!entry.ever_fired);
-        entry.ever_fired = true;
+        subtract(&mut self.armed_in, space);
         Some(index)
     }
 
@@ -242,25 +307,42 @@ impl Sampler {
 
     /// A site cannot be armed.
     pub fn unusable(&mut self, module: ModuleId, svma: Svma) {
-        self.fired(module, svma, State::Gone);
+        self.disarm(module, svma, State::Gone);
     }
 
-    /// A second task appeared: what fired in vain is armed again.
-    pub fn company(&mut self) -> Vec<(ModuleId, Svma)> {
-        let lonely = std::mem::take(&mut self.lonely);
-        lonely
+    /// A second task appeared in a space, whose modules `here` tells: what fired
+    /// there in vain is armed again.
+    pub fn company(&mut self, here: impl Fn(ModuleId) -> bool) -> Vec<(ModuleId, Svma)> {
+        let is_here = |sampler: &Self, index: Index| {
+            sampler
+                .place(index)
+                .is_some_and(|(module, _)| here(module.id))
+        };
+        let (met, lonely): (Vec<Index>, Vec<Index>) = std::mem::take(&mut self.lonely)
             .into_iter()
-            .map(|index| self.set_armed(index))
-            .collect()
+            .partition(|index| is_here(self, *index));
+        self.lonely = lonely;
+        self.arm_again(met)
+    }
+
+    /// Arms these where there is room; the others can be drawn again.
+    fn arm_again(&mut self, sites: Vec<Index>) -> Vec<(ModuleId, Svma)> {
+        let mut armed = Vec::with_capacity(sites.len());
+        for index in sites {
+            if self.is_crowded(index) {
+                self.entries[index as usize] = State::Unarmed;
+                self.pool.push(index);
+            } else {
+                armed.push(self.set_armed(index));
+            }
+        }
+        armed
     }
 
     /// A window ended: what passed it by is armed again.
     pub fn window_ended(&mut self) -> Vec<(ModuleId, Svma)> {
         let deferred = std::mem::take(&mut self.deferred);
-        deferred
-            .into_iter()
-            .map(|index| self.set_armed(index))
-            .collect()
+        self.arm_again(deferred)
     }
 
     /// Some time passed: draws more, so that as many fire as the rate and the
@@ -287,24 +369,32 @@ impl Sampler {
     /// more may be armed and too little fires.
     #[must_use]
     pub fn is_full(&self) -> bool {
-        self.armed >= MOST_ARMED
+        self.armed >= self.limit
     }
 
     /// All armed sites were disarmed: they can be drawn again.
     pub fn disarmed(&mut self) {
         for (index, entry) in self.entries.iter_mut().enumerate() {
-            if entry.state == State::Armed {
-                entry.state = State::Unarmed;
+            if *entry == State::Armed {
+                *entry = State::Unarmed;
                 self.pool.push(index as Index);
             }
         }
         self.armed = 0;
+        self.armed_in.clear();
     }
 
     /// How many sites there are, were ever armed, and ever fired.
     #[must_use]
-    pub const fn counts(&self) -> (u64, u64, u64) {
-        (self.entries.len() as u64, self.ever_armed, self.ever_fired)
+    pub fn counts(&self) -> (u64, u64, u64) {
+        let total: usize = self.coverage.iter().map(|file| file.armed.len()).sum();
+        (total as u64, self.ever_armed, self.ever_fired)
+    }
+}
+
+fn subtract(armed_in: &mut HashMap<SpaceId, usize>, space: SpaceId) {
+    if let Some(armed) = armed_in.get_mut(&space) {
+        *armed = armed.saturating_sub(1);
     }
 }
 
@@ -334,11 +424,12 @@ mod tests {
     }
 
     const M: ModuleId = ModuleId(0);
+    const S: SpaceId = SpaceId(1);
 
     #[test]
     fn a_small_program_is_armed_whole() {
-        let mut sampler = Sampler::new(Random::new(1), 100.0);
-        let armed = sampler.add_module(M, &sites(500, |_| 1.0));
+        let mut sampler = Sampler::new(Random::new(1), 100.0, None);
+        let armed = sampler.add_module(M, S, &sites(500, |_| 1.0));
         let distinct: HashSet<_> = armed.into_iter().collect();
         assert_eq!(distinct.len(), 500);
         assert!(sampler.tick(1.0, 1e9).is_empty(), "nothing is left to draw");
@@ -346,16 +437,19 @@ mod tests {
 
     #[test]
     fn a_large_one_is_not() {
-        let mut sampler = Sampler::new(Random::new(1), 100.0);
-        let armed = sampler.add_module(M, &sites(100_000, |_| 1.0));
+        let mut sampler = Sampler::new(Random::new(1), 100.0, None);
+        let armed = sampler.add_module(M, S, &sites(100_000, |_| 1.0));
         assert_eq!(armed.len(), FIRST_DRAW);
     }
 
     #[test]
     fn a_weight_biases_the_draw() {
-        let mut sampler = Sampler::new(Random::new(7), 1e9);
-        let drawn =
-            sampler.add_module(M, &sites(40_000, |at| if at < 20_000 { 10.0 } else { 1.0 }));
+        let mut sampler = Sampler::new(Random::new(7), 1e9, None);
+        let drawn = sampler.add_module(
+            M,
+            S,
+            &sites(40_000, |at| if at < 20_000 { 10.0 } else { 1.0 }),
+        );
         let heavy = drawn.iter().filter(|(_, svma)| svma.0 < 20_000).count();
         let light = drawn.len() - heavy;
         assert!(heavy > 6 * light, "{heavy} heavy against {light} light");
@@ -364,22 +458,54 @@ mod tests {
 
     #[test]
     fn what_fired_alone_comes_back_with_company() {
-        let mut sampler = Sampler::new(Random::new(1), 100.0);
-        sampler.add_module(M, &sites(3, |_| 1.0));
+        let mut sampler = Sampler::new(Random::new(1), 100.0, None);
+        sampler.add_module(M, S, &sites(3, |_| 1.0));
         sampler.alone(M, Svma(1));
         sampler.sampled(M, Svma(2));
-        assert_eq!(sampler.company(), [(M, Svma(1))]);
+        assert_eq!(sampler.company(|_| true), [(M, Svma(1))]);
         assert_eq!(sampler.counts(), (3, 3, 2));
     }
 
     #[test]
     fn a_module_that_goes_takes_its_sites_along() {
-        let mut sampler = Sampler::new(Random::new(1), 1e6);
-        sampler.add_module(M, &sites(5, |_| 1.0));
+        let mut sampler = Sampler::new(Random::new(1), 1e6, None);
+        sampler.add_module(M, S, &sites(5, |_| 1.0));
         sampler.sampled(M, Svma(2));
         sampler.retain_modules(|_| false);
         assert!(sampler.tick(1.0, 1e9).is_empty());
         sampler.sampled(M, Svma(3));
         assert!(sampler.tick(1.0, 1e9).is_empty());
+    }
+
+    #[test]
+    fn where_few_can_be_armed_they_take_turns() {
+        let mut sampler = Sampler::new(Random::new(3), 1e6, Some(2));
+        assert_eq!(sampler.add_module(M, S, &sites(100, |_| 1.0)).len(), 2);
+        assert!(sampler.is_full());
+        assert!(sampler.tick(1.0, 1e9).is_empty(), "there is no room");
+        let other = ModuleId(1);
+        let elsewhere = sampler.add_module(other, SpaceId(2), &sites(100, |_| 1.0));
+        assert_eq!(elsewhere.len(), 2, "each space has its own");
+        assert!(elsewhere.iter().all(|(module, _)| *module == other));
+        let mut seen = HashSet::new();
+        for _ in 0..2_000 {
+            sampler.disarmed();
+            seen.extend(sampler.tick(1.0, 1e9));
+        }
+        assert_eq!(seen.len(), 200, "all of them in the end");
+    }
+
+    #[test]
+    fn a_file_mapped_twice_counts_once() {
+        let mut sampler = Sampler::new(Random::new(1), 100.0, None);
+        let file = sites(5, |_| 1.0);
+        sampler.add_module(M, S, &file);
+        sampler.add_module(ModuleId(1), SpaceId(2), &file);
+        sampler.sampled(M, Svma(1));
+        sampler.sampled(ModuleId(1), Svma(1));
+        assert_eq!(sampler.counts(), (5, 5, 1));
+        sampler.retain_modules(|module| module == M);
+        assert_eq!(sampler.counts(), (5, 5, 1));
+        assert_eq!(sampler.company(|_| true), []);
     }
 }

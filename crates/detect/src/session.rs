@@ -1,12 +1,14 @@
 //! The loop that drives a target: arm, wait, confirm, hand on.
 
-use crate::confirm::{Collision, confirm, decode};
+use crate::confirm::{Collision, code_at, confirm};
 use crate::{Budget, Random, Sampler};
 use redhanded_model::{
-    Avma, Hit, Loss, Losses, ModuleId, SiteCounts, Strategy, Svma, WindowPlan, WindowRecord,
+    Avma, Hit, Loss, Losses, ModuleId, SiteCounts, SpaceId, Strategy, Svma, WindowPlan,
+    WindowRecord,
 };
 use redhanded_target::images::Selected;
 use redhanded_target::{Arm, Ending, Event, Module, Target, TargetError};
+use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,6 +19,9 @@ const KEPT: f64 = 8.0;
 /// How often a full set of armed sites is given up for a new draw; restoring so
 /// many bytes takes a while.
 const REDRAW_EVERY: Duration = Duration::from_secs(10);
+/// The same where only a few can be armed at once: most sites of a program do
+/// not run at a given time, and would block the place of those that do.
+const ROTATE_EVERY: Duration = Duration::from_millis(30);
 
 /// What the user chose.
 #[derive(Clone, Copy, Debug)]
@@ -50,7 +55,7 @@ pub trait Sink {
 }
 
 /// What a session did, in numbers.
-#[derive(Clone, PartialEq, Debug, Default)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Counts {
     /// Firings of armed sites.
     pub samples: u64,
@@ -67,7 +72,7 @@ pub struct Counts {
 }
 
 /// How a session came to its end.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Outcome {
     /// The target ended.
     Ended(Ending),
@@ -93,6 +98,7 @@ struct Session<'a> {
     next_tick: Duration,
     last_tick: Duration,
     next_redraw: Duration,
+    redraw_every: Duration,
 }
 
 /// Samples `target` until it ends or enough is seen. `sites` gives the sites of
@@ -107,7 +113,13 @@ pub fn watch(
     mut random: Random,
     sink: &mut dyn Sink,
 ) -> Result<(Outcome, Counts), TargetError> {
-    let sampler = Sampler::new(Random::new(random.bits()), options.rate);
+    let limit = target.arm_limit();
+    let sampler = Sampler::new(Random::new(random.bits()), options.rate, limit);
+    let redraw_every = if limit.is_some() {
+        ROTATE_EVERY
+    } else {
+        REDRAW_EVERY
+    };
     let mut session = Session {
         target,
         sites,
@@ -118,7 +130,8 @@ pub fn watch(
         counts: Counts::default(),
         next_tick: Duration::ZERO,
         last_tick: Duration::ZERO,
-        next_redraw: REDRAW_EVERY,
+        next_redraw: redraw_every,
+        redraw_every,
     };
     let outcome = session.run(sink)?;
     session.count();
@@ -157,10 +170,7 @@ impl Session<'_> {
                     self.sampler.unusable(module, svma);
                 }
                 Event::ModulesChanged => self.modules_changed(),
-                Event::Company => {
-                    let sites = self.sampler.company();
-                    self.arm(&sites);
-                }
+                Event::Company(space) => self.company(space),
                 Event::Interrupted { signal, by_process } => {
                     return Ok(Outcome::Interrupted { signal, by_process });
                 }
@@ -182,10 +192,18 @@ impl Session<'_> {
             }
             self.known.push(module.id);
             if let Some(selected) = (self.sites)(&module) {
-                let sites = self.sampler.add_module(module.id, &selected);
+                let sites = self.sampler.add_module(module.id, module.space, &selected);
                 self.arm(&sites);
             }
         }
+    }
+
+    /// What fired in vain in this space can meet somebody now.
+    fn company(&mut self, space: SpaceId) {
+        let modules = self.target.modules();
+        let here = |id| modules.iter().any(|m| m.id == id && m.space == space);
+        let sites = self.sampler.company(here);
+        self.arm(&sites);
     }
 
     fn arm(&mut self, sites: &[(ModuleId, Svma)]) {
@@ -226,7 +244,7 @@ impl Session<'_> {
         self.last_tick = now;
         self.next_tick = now + TICK;
         if self.sampler.is_full() && now >= self.next_redraw {
-            self.next_redraw = now + REDRAW_EVERY;
+            self.next_redraw = now + self.redraw_every;
             self.target.disarm_all();
             self.sampler.disarmed();
         }
@@ -285,15 +303,17 @@ impl Session<'_> {
                 }
             },
         };
+        let mut modules = self.target.modules();
+        modules.retain(|module| module.space == record.space);
         let collision = Collision {
             sampled: (
                 self.target.thread_name(record.task),
                 self.target.stack(record.task, &record.registers),
             ),
             other,
-            region: self.target.region(record.bytes.start),
-            modules: self.target.modules(),
-            sampled_instruction: decode(self.target, record.pc),
+            region: self.target.region(record.space, record.bytes.start),
+            modules,
+            sampled_code: code_at(self.target, record.space, record.pc),
             record,
         };
         self.target.release(collision.record.id);

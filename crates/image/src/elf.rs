@@ -291,6 +291,16 @@ impl Image {
         Some(Svma(symbol.address()))
     }
 
+    /// Whether the file needs a symbol of this name from a library.
+    #[must_use]
+    pub fn imports(&self, name: &str) -> bool {
+        self.object().is_some_and(|object| {
+            object
+                .dynamic_symbols()
+                .any(|symbol| symbol.is_undefined() && symbol.name() == Ok(name))
+        })
+    }
+
     /// The bytes of `len` at `svma`, as far as they are in the file.
     #[must_use]
     pub fn bytes_at(&self, svma: Svma, len: usize) -> Option<&[u8]> {

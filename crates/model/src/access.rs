@@ -47,7 +47,7 @@ impl AccessKind {
 }
 
 /// A run of bytes in the target.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub struct Bytes {
     /// Where it starts.
     pub start: Avma,

@@ -1,10 +1,10 @@
 //! Losses: the counted reasons why a sample or a trap said nothing.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// Why a sample or a trap became no collision although it might have.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Loss {
     /// The debug registers were in use by other windows: the thread went on at
@@ -68,7 +68,7 @@ impl Loss {
 }
 
 /// How often each loss happened.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Losses(pub BTreeMap<Loss, u64>);
 

@@ -1,5 +1,7 @@
 //! The integer registers of one x86-64 task.
 
+use serde::{Deserialize, Serialize};
+
 /// A general-purpose register, by its number in the instruction encoding.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(u8)]
@@ -24,7 +26,7 @@ pub enum Register {
 }
 
 /// What a stopped task's registers hold.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Registers {
     /// The general-purpose registers, indexed by [`Register`].
     pub gpr: [u64; 16],

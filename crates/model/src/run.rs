@@ -1,10 +1,10 @@
 //! What a whole run came to.
 
 use crate::{Losses, Race};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// How many sites there were and what was done with them.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct SiteCounts {
     /// In the sampling set of all loaded modules.
     pub total: u64,
@@ -15,7 +15,7 @@ pub struct SiteCounts {
 }
 
 /// Something the run could not look at.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Unseen {
     /// What: a module, a child process, …
     pub what: String,
@@ -24,7 +24,7 @@ pub struct Unseen {
 }
 
 /// Everything there is to say about a run.
-#[derive(Clone, PartialEq, Debug, Default)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct RunReport {
     /// The program and its arguments.
     pub program: Vec<String>,
@@ -46,6 +46,8 @@ pub struct RunReport {
     pub losses: Losses,
     /// What was not looked at.
     pub unseen: Vec<Unseen>,
+    /// Whether the tracer was lost before the end.
+    pub cut_short: bool,
     /// How the program ended, in words, and its status if it ended.
     pub ending: Option<String>,
     /// The races, most certain and most often seen first.

@@ -1,10 +1,11 @@
 //! Windows: what `detect` asks of a target, and what it gets back.
 
 use crate::{AccessKind, Avma, Bytes, Loss, ModuleId, Registers, SpaceId, Svma, TaskId};
+use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
 /// The number of a window, never used twice in a run.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub struct WindowId(pub u64);
 
 /// Which of the two ways of seeing a conflict a window uses.
@@ -45,7 +46,7 @@ pub struct WindowPlan {
 }
 
 /// One conflicting access, as the machine showed it.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Hit {
     /// Who made it.
     pub task: TaskId,
@@ -58,7 +59,7 @@ pub struct Hit {
 }
 
 /// How a window ended.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum WindowEnd {
     /// Its delay was over.
     Elapsed,
@@ -73,7 +74,7 @@ pub enum WindowEnd {
 }
 
 /// What came of a window.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct WindowRecord {
     /// Its number.
     pub id: WindowId,

@@ -6,7 +6,7 @@
 use redhanded_model::{Strategy, WindowPlan};
 use redhanded_target::driver::Driver;
 use redhanded_target::images::{Images, Selected};
-use redhanded_target::process::{Process, Program, Signals};
+use redhanded_target::process::{Process, Program, Settings, Signals};
 use redhanded_target::{Arm, Event, Target};
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
@@ -73,7 +73,8 @@ fn samples(program: &Path, arguments: &[&str], delay: Duration) -> Duration {
     words.extend(arguments.iter().map(Into::into));
     let program = Program::find(&words).expect("it was just compiled");
     let images = Arc::new(Images::new(|_| Selected::default()));
-    let process = Process::launch(&program, images, Signals::hold()).expect("it can be traced");
+    let process = Process::launch(&program, images, Signals::hold(), Settings::default(), None)
+        .expect("it can be traced");
     let mut target = Driver::new(process);
     target.allow(Duration::MAX);
     let module = target

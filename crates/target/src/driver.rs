@@ -13,7 +13,7 @@
 mod open;
 
 use crate::machine::Company;
-use crate::{Arm, Event, Machine, Module, Stop, Target, TargetError, WatchFor};
+use crate::{Arm, Event, Machine, Module, Stop, Target, TargetError, Watch, WatchFor};
 use open::{OpenWindow, Phase, Slot};
 use redhanded_image::Instruction;
 use redhanded_model::{
@@ -40,9 +40,10 @@ const WIDEST_READ: u64 = 4096;
 /// Drives windows over a [`Machine`], which makes it a [`Target`].
 pub struct Driver<M: Machine> {
     machine: M,
-    armed: HashMap<u64, (Arm, Duration)>,
+    armed: HashMap<(SpaceId, u64), (Arm, Duration)>,
     open: Vec<OpenWindow>,
-    slots: Vec<Slot>,
+    /// The debug registers of each space.
+    slots: HashMap<SpaceId, Vec<Slot>>,
     events: VecDeque<Event>,
     next_window: u64,
     allowance: Duration,
@@ -53,12 +54,11 @@ pub struct Driver<M: Machine> {
 impl<M: Machine> Driver<M> {
     /// Drives windows over `machine`.
     pub fn new(machine: M) -> Self {
-        let slots = (0..machine.watches()).map(|_| Slot::default()).collect();
         Self {
             machine,
             armed: HashMap::new(),
             open: Vec::new(),
-            slots,
+            slots: HashMap::new(),
             events: VecDeque::new(),
             next_window: 1,
             allowance: Duration::ZERO,
@@ -91,13 +91,14 @@ impl<M: Machine> Driver<M> {
     /// A site fired.
     fn sampled(&mut self, task: TaskId, registers: Registers) {
         let pc = Avma(registers.rip);
-        let Some((arm, since)) = self.armed.remove(&pc.0) else {
+        let space = self.machine.space_of(task);
+        let Some((arm, since)) = self.armed.remove(&(space, pc.0)) else {
             // Another task got there first and the byte is gone: not a sample.
             self.machine.resume(task);
             return;
         };
         let arrived = self.machine.now();
-        match self.open_window(task, registers, arm, arrived.saturating_sub(since)) {
+        match self.open_window((task, space), registers, arm, arrived.saturating_sub(since)) {
             Ok(()) => {}
             Err(loss) => {
                 self.machine.resume(task);
@@ -113,7 +114,7 @@ impl<M: Machine> Driver<M> {
 
     fn open_window(
         &mut self,
-        task: TaskId,
+        (task, space): (TaskId, SpaceId),
         registers: Registers,
         arm: Arm,
         armed_for: Duration,
@@ -134,7 +135,7 @@ impl<M: Machine> Driver<M> {
         }
         let pc = Avma(registers.rip);
         let (bytes, kind) = self
-            .sampled_access(pc, &registers)
+            .sampled_access(space, pc, &registers)
             .ok_or(Loss::UnreadableOperand)?;
         let company = self.machine.company(task, bytes);
         let tasks = match company {
@@ -146,29 +147,23 @@ impl<M: Machine> Driver<M> {
         // at least half of the tasks stay free to walk into a watch. In
         // particular a task that is about to touch bytes under watch goes on,
         // and is caught doing it.
-        if !self.open.is_empty() && self.open.len() >= tasks.div_ceil(2).min(self.slots.len()) {
-            return Err(Loss::TooManyWindows);
-        }
-        if self.open.iter().any(|w| w.record.bytes.overlaps(bytes)) {
+        let here = || self.open.iter().filter(|w| w.record.space == space);
+        let most = tasks.div_ceil(2).min(self.machine.watches(space)).max(1);
+        if here().count() >= most || here().any(|w| w.record.bytes.overlaps(bytes)) {
             return Err(Loss::TooManyWindows);
         }
         let id = WindowId(self.next_window);
         self.next_window += 1;
         let mut window = OpenWindow::new(id, task, registers, arm, bytes, kind);
         window.record.pc = pc;
-        window.record.space = self
-            .machine
-            .modules()
-            .iter()
-            .find(|module| module.id == arm.module)
-            .map_or(SpaceId::default(), |module| module.space);
+        window.record.space = space;
         if arm.plan.strategy.watches() && company != Company::Strangers {
             self.watch(&mut window)?;
         }
         // Read only now: a write before the watch stands would be a change
         // without an author.
         let mut before = vec![0; bytes.len as usize];
-        if !self.machine.read(bytes.start, &mut before) {
+        if !self.machine.read(space, bytes.start, &mut before) {
             self.unwatch(&window);
             return Err(Loss::UnreadableOperand);
         }
@@ -195,12 +190,17 @@ impl<M: Machine> Driver<M> {
     }
 
     /// The bytes the instruction at `pc` is about to access.
-    fn sampled_access(&mut self, pc: Avma, registers: &Registers) -> Option<(Bytes, AccessKind)> {
+    fn sampled_access(
+        &mut self,
+        space: SpaceId,
+        pc: Avma,
+        registers: &Registers,
+    ) -> Option<(Bytes, AccessKind)> {
         let mut code = [0u8; 15];
         // The last instruction of a page may be followed by nothing.
         let readable = (1..=code.len())
             .rev()
-            .find(|len| self.machine.read(pc, &mut code[..*len]))?;
+            .find(|len| self.machine.read(space, pc, &mut code[..*len]))?;
         let instruction = Instruction::decode(&code[..readable], pc.0)?;
         let access = instruction.sampled_access()?;
         let bytes = access.bytes_before(registers)?;
@@ -223,15 +223,19 @@ impl<M: Machine> Driver<M> {
     /// as much as possible is watched and the rest re-read.
     fn watch(&mut self, window: &mut OpenWindow) -> Result<(), Loss> {
         let now = self.machine.now();
-        let mut free: Vec<usize> = (0..self.slots.len())
-            .filter(|slot| self.slots[*slot].is_free(now))
+        let space = window.record.space;
+        let watches = self.machine.watches(space);
+        let slots = self.slots.entry(space).or_default();
+        slots.resize(watches, Slot::default());
+        let mut free: Vec<usize> = (0..watches)
+            .filter(|slot| slots[*slot].is_free(now))
             .collect();
         // The slot that has rested longest has the least under way.
-        free.sort_by_key(|slot| self.slots[*slot].cleared);
+        free.sort_by_key(|slot| slots[*slot].cleared);
         let wanted = window.watchable(WIDEST_WATCH);
         let cover = match pieces(wanted, free.len()) {
             Some(cover) => cover,
-            None if free.len() < self.slots.len() => return Err(Loss::NoDebugRegister),
+            None if free.len() < watches => return Err(Loss::NoDebugRegister),
             // Where nothing can be watched at all, the run says so once.
             None if free.is_empty() => return Ok(()),
             None => {
@@ -248,13 +252,15 @@ impl<M: Machine> Driver<M> {
             WatchFor::Writes
         };
         for (slot, piece) in free.into_iter().zip(cover) {
-            if self
-                .machine
-                .watch(slot, piece, watch_for, window.record.id.0)
-            {
-                self.slots[slot].window = Some(window.record.id);
-                self.slots[slot].delivered = 0;
-                self.slots[slot].missing = 0;
+            let watch = Watch {
+                bytes: piece,
+                watch_for,
+                number: window.record.id.0,
+            };
+            if self.machine.watch(space, slot, watch) {
+                slots[slot].window = Some(window.record.id);
+                slots[slot].delivered = 0;
+                slots[slot].missing = 0;
                 window.slots.push((slot, piece));
             } else {
                 window.record.losses.push(Loss::Unwatched);
@@ -267,12 +273,15 @@ impl<M: Machine> Driver<M> {
     fn unwatch(&mut self, window: &OpenWindow) -> u64 {
         let now = self.machine.now();
         let mut under_way = 0;
+        let Some(slots) = self.slots.get_mut(&window.record.space) else {
+            return 0;
+        };
         for (slot, _) in &window.slots {
-            if self.slots[*slot].window != Some(window.record.id) {
+            let state = &mut slots[*slot];
+            if state.window != Some(window.record.id) {
                 continue;
             }
-            let fired = self.machine.unwatch(*slot);
-            let state = &mut self.slots[*slot];
+            let fired = self.machine.unwatch(window.record.space, *slot);
             let missing = fired.saturating_sub(state.delivered);
             under_way += missing;
             state.last = state.window.take();
@@ -292,7 +301,8 @@ impl<M: Machine> Driver<M> {
             // The window has what it wanted, or is over.
             let slot = self
                 .slots
-                .iter_mut()
+                .values_mut()
+                .flatten()
                 .find(|slot| slot.missing > 0 && slot.last == Some(WindowId(number)));
             if let Some(slot) = slot {
                 slot.missing -= 1;
@@ -303,8 +313,10 @@ impl<M: Machine> Driver<M> {
             return;
         };
         let window = &mut self.open[index];
+        let space = window.record.space;
+        let slots = self.slots.entry(space).or_default();
         for (slot, piece) in &window.slots {
-            let state = &mut self.slots[*slot];
+            let state = &mut slots[*slot];
             if piece.start == address && state.window == Some(window.record.id) {
                 state.delivered += 1;
             } else if piece.start == address {
@@ -322,7 +334,10 @@ impl<M: Machine> Driver<M> {
             .find(|(_, piece)| piece.start == address)
             .map_or(window.record.bytes, |(_, piece)| *piece);
         let mut bytes_now = vec![0; window.record.bytes.len as usize];
-        if !self.machine.read(window.record.bytes.start, &mut bytes_now) {
+        if !self
+            .machine
+            .read(space, window.record.bytes.start, &mut bytes_now)
+        {
             bytes_now.clone_from(&window.record.before);
         }
         window.record.after.clone_from(&bytes_now);
@@ -396,7 +411,10 @@ impl<M: Machine> Driver<M> {
     fn reread(&mut self, index: usize) -> bool {
         let window = &mut self.open[index];
         let mut now = vec![0; window.record.before.len()];
-        if self.machine.read(window.record.bytes.start, &mut now) && now != window.record.before {
+        let read = self
+            .machine
+            .read(window.record.space, window.record.bytes.start, &mut now);
+        if read && now != window.record.before {
             window.record.after = now;
             return true;
         }
@@ -409,7 +427,7 @@ impl<M: Machine> Driver<M> {
             return false;
         }
         // Twice in a row: a task may be between two system calls.
-        window.stalled = if self.machine.stalled() {
+        window.stalled = if self.machine.stalled(window.record.space) {
             window.stalled + 1
         } else {
             0
@@ -463,6 +481,20 @@ impl<M: Machine> Driver<M> {
         }
     }
 
+    /// Ends windows whose tasks are gone.
+    fn cut(&mut self, which: impl Fn(&OpenWindow) -> bool) {
+        let now = self.machine.now();
+        for window in self.open.extract_if(.., |window| which(window)) {
+            self.held += window.held(now);
+            let mut record = window.record;
+            record.end = WindowEnd::Cut;
+            record.hit = None;
+            record.after.clone_from(&record.before);
+            record.losses.push(Loss::ThreadGone);
+            self.events.push_back(Event::Window(record));
+        }
+    }
+
     fn handle(&mut self, stop: Stop) {
         match stop {
             Stop::Breakpoint { task, registers } => self.sampled(task, registers),
@@ -479,13 +511,11 @@ impl<M: Machine> Driver<M> {
                     .retain(|_, (arm, _)| modules.iter().any(|m| m.id == arm.module));
                 self.events.push_back(Event::ModulesChanged);
             }
-            Stop::Company => self.events.push_back(Event::Company),
-            Stop::Replaced => {
-                self.armed.clear();
-                self.open.clear();
-                for slot in &mut self.slots {
-                    *slot = Slot::default();
-                }
+            Stop::Company(space) => self.events.push_back(Event::Company(space)),
+            Stop::SpaceGone(space) => {
+                self.armed.retain(|(known, _), _| *known != space);
+                self.slots.remove(&space);
+                self.cut(|window| window.record.space == space);
                 self.events.push_back(Event::ModulesChanged);
             }
             Stop::Interrupted { signal, by_process } => {
@@ -493,15 +523,7 @@ impl<M: Machine> Driver<M> {
                     .push_back(Event::Interrupted { signal, by_process });
             }
             Stop::Ended(ending) => {
-                for window in std::mem::take(&mut self.open) {
-                    self.held += window.held(self.machine.now());
-                    let mut record = window.record;
-                    record.end = WindowEnd::Cut;
-                    record.hit = None;
-                    record.after.clone_from(&record.before);
-                    record.losses.push(Loss::ThreadGone);
-                    self.events.push_back(Event::Window(record));
-                }
+                self.cut(|_| true);
                 self.events.push_back(Event::Ended(ending));
             }
             Stop::Deadline => {}
@@ -519,7 +541,7 @@ impl<M: Machine> Target for Driver<M> {
     }
 
     fn arm(&mut self, sites: &[Arm]) {
-        let mut wanted: Vec<(Arm, Avma, u8)> = Vec::with_capacity(sites.len());
+        let mut wanted: Vec<(SpaceId, Arm, Avma, u8)> = Vec::with_capacity(sites.len());
         for arm in sites {
             let module = self.machine.modules().iter().find(|m| m.id == arm.module);
             let Some(module) = module else { continue };
@@ -529,27 +551,37 @@ impl<M: Machine> Target for Driver<M> {
             );
             let avma = module.avma(arm.svma);
             if let Some(expected) = expected
-                && !self.armed.contains_key(&avma.0)
+                && !self.armed.contains_key(&(module.space, avma.0))
             {
-                wanted.push((*arm, avma, expected));
+                wanted.push((module.space, *arm, avma, expected));
             }
         }
-        let places: Vec<(Avma, u8)> = wanted
-            .iter()
-            .map(|(_, avma, byte)| (*avma, *byte))
-            .collect();
-        let done = self.machine.set_breakpoints(&places);
-        let now = self.machine.now();
-        for ((arm, avma, _), done) in wanted.into_iter().zip(done) {
-            if done {
-                self.armed.insert(avma.0, (arm, now));
-            } else {
-                self.events.push_back(Event::NotArmed {
-                    module: arm.module,
-                    svma: arm.svma,
-                });
+        // The order within a space stays: where there is no room for all, the
+        // first ones have it.
+        wanted.sort_by_key(|(space, ..)| *space);
+        for wanted in wanted.chunk_by(|a, b| a.0 == b.0) {
+            let space = wanted[0].0;
+            let places: Vec<(Avma, u8)> = wanted
+                .iter()
+                .map(|(_, _, avma, byte)| (*avma, *byte))
+                .collect();
+            let done = self.machine.set_breakpoints(space, &places);
+            let now = self.machine.now();
+            for ((_, arm, avma, _), done) in wanted.iter().zip(done) {
+                if done {
+                    self.armed.insert((space, avma.0), (*arm, now));
+                } else {
+                    self.events.push_back(Event::NotArmed {
+                        module: arm.module,
+                        svma: arm.svma,
+                    });
+                }
             }
         }
+    }
+
+    fn arm_limit(&self) -> Option<usize> {
+        self.machine.breakpoint_limit()
     }
 
     fn disarm_all(&mut self) {
@@ -601,8 +633,12 @@ impl<M: Machine> Target for Driver<M> {
             window.record.before.clone_from(&hit.bytes_now);
             window.record.after = hit.bytes_now;
             // A late hit leaves nothing to wait for: the watches are gone.
-            let watched =
-                |(slot, _): &(usize, Bytes)| self.slots[*slot].window == Some(window.record.id);
+            let slots = self.slots.entry(window.record.space).or_default();
+            let watched = |(slot, _): &(usize, Bytes)| {
+                slots
+                    .get(*slot)
+                    .is_some_and(|s| s.window == Some(window.record.id))
+            };
             window.phase = if window.slots.iter().any(watched) {
                 Phase::Waiting
             } else {
@@ -616,20 +652,20 @@ impl<M: Machine> Target for Driver<M> {
         self.machine.stack(task, registers)
     }
 
-    fn region(&mut self, address: Avma) -> Region {
-        self.machine.region(address)
+    fn region(&mut self, space: SpaceId, address: Avma) -> Region {
+        self.machine.region(space, address)
     }
 
     fn thread_name(&self, task: TaskId) -> ThreadName {
         self.machine.thread_name(task)
     }
 
-    fn read(&mut self, address: Avma, buffer: &mut [u8]) -> bool {
-        self.machine.read(address, buffer)
+    fn read(&mut self, space: SpaceId, address: Avma, buffer: &mut [u8]) -> bool {
+        self.machine.read(space, address, buffer)
     }
 
-    fn instruction_before(&mut self, address: Avma) -> Option<Avma> {
-        self.machine.instruction_before(address)
+    fn instruction_before(&mut self, space: SpaceId, address: Avma) -> Option<Avma> {
+        self.machine.instruction_before(space, address)
     }
 
     fn thread_time(&mut self) -> Duration {

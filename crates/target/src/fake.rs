@@ -6,7 +6,7 @@
 //! others stand, locks that block, and on request traps that come too late.
 
 use crate::machine::Company;
-use crate::{Ending, Machine, Module, Stop, TargetError, WatchFor};
+use crate::{Ending, Machine, Module, Stop, TargetError, Watch, WatchFor};
 use redhanded_model::{
     AccessKind, Avma, Bytes, ModuleId, Region, Register, Registers, Site, SpaceId, Svma, TaskId,
     ThreadName, Unseen,
@@ -19,6 +19,8 @@ use std::time::Duration;
 const TEXT: u64 = 0x1_0000;
 /// Room for one instruction.
 const STRIDE: u64 = 16;
+/// The only space.
+const SPACE: SpaceId = SpaceId(1);
 
 /// One thing a task does.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -61,9 +63,7 @@ struct FakeSite {
 
 #[derive(Clone, Copy, Debug)]
 struct FakeWatch {
-    bytes: Bytes,
-    watch_for: WatchFor,
-    number: u64,
+    watch: Watch,
     fired: u64,
 }
 
@@ -93,7 +93,7 @@ impl Fake {
     pub fn new() -> Self {
         let module = Module {
             id: ModuleId(0),
-            space: SpaceId(1),
+            space: SPACE,
             name: "fake".to_owned(),
             bias: TEXT,
             range: TEXT..TEXT * 0x1000,
@@ -253,11 +253,11 @@ impl Fake {
         }
         let touched = Bytes::new(Avma(at), size);
         let watch = self.watches.iter_mut().flatten().find(|watch| {
-            watch.bytes.overlaps(touched)
-                && (kind.writes() || watch.watch_for == WatchFor::ReadsAndWrites)
+            watch.watch.bytes.overlaps(touched)
+                && (kind.writes() || watch.watch.watch_for == WatchFor::ReadsAndWrites)
         })?;
         watch.fired += 1;
-        let (number, address) = (watch.number, watch.bytes.start);
+        let (number, address) = (watch.watch.number, watch.watch.bytes.start);
         let task = &mut self.tasks[index];
         task.stopped = true;
         let task = task.id;
@@ -328,7 +328,11 @@ impl Machine for Fake {
         }
     }
 
-    fn set_breakpoints(&mut self, sites: &[(Avma, u8)]) -> Vec<bool> {
+    fn space_of(&self, _task: TaskId) -> SpaceId {
+        SPACE
+    }
+
+    fn set_breakpoints(&mut self, _space: SpaceId, sites: &[(Avma, u8)]) -> Vec<bool> {
         self.breakpoints
             .extend(sites.iter().map(|(avma, _)| avma.0));
         vec![true; sites.len()]
@@ -338,21 +342,16 @@ impl Machine for Fake {
         self.breakpoints.clear();
     }
 
-    fn watches(&self) -> usize {
+    fn watches(&self, _space: SpaceId) -> usize {
         self.watches.len()
     }
 
-    fn watch(&mut self, slot: usize, bytes: Bytes, watch_for: WatchFor, number: u64) -> bool {
-        self.watches[slot] = Some(FakeWatch {
-            bytes,
-            watch_for,
-            number,
-            fired: 0,
-        });
+    fn watch(&mut self, _space: SpaceId, slot: usize, watch: Watch) -> bool {
+        self.watches[slot] = Some(FakeWatch { watch, fired: 0 });
         true
     }
 
-    fn unwatch(&mut self, slot: usize) -> u64 {
+    fn unwatch(&mut self, _space: SpaceId, slot: usize) -> u64 {
         self.watches[slot].take().map_or(0, |watch| watch.fired)
     }
 
@@ -363,7 +362,7 @@ impl Machine for Fake {
         }
     }
 
-    fn read(&mut self, address: Avma, buffer: &mut [u8]) -> bool {
+    fn read(&mut self, _space: SpaceId, address: Avma, buffer: &mut [u8]) -> bool {
         for (offset, byte) in buffer.iter_mut().enumerate() {
             let at = address.0 + offset as u64;
             *byte = self.memory.get(&at).copied().unwrap_or(0);
@@ -379,7 +378,7 @@ impl Machine for Fake {
         }
     }
 
-    fn stalled(&mut self) -> bool {
+    fn stalled(&mut self, _space: SpaceId) -> bool {
         self.runnable().is_none()
     }
 
@@ -391,7 +390,7 @@ impl Machine for Fake {
         vec![Avma(registers.rip)]
     }
 
-    fn region(&mut self, _address: Avma) -> Region {
+    fn region(&mut self, _space: SpaceId, _address: Avma) -> Region {
         Region::Heap
     }
 
@@ -402,7 +401,7 @@ impl Machine for Fake {
         }
     }
 
-    fn instruction_before(&mut self, address: Avma) -> Option<Avma> {
+    fn instruction_before(&mut self, _space: SpaceId, address: Avma) -> Option<Avma> {
         let pc = (address.0 - 1) / STRIDE * STRIDE;
         let site = self.sites.get(((pc - TEXT) / STRIDE) as usize)?;
         (pc + encode(*site).len() as u64 == address.0).then_some(Avma(pc))

@@ -16,7 +16,7 @@ mod machine;
 pub mod process;
 mod sys;
 
-pub use machine::{Ending, Machine, Stop, TargetError};
+pub use machine::{Ending, Machine, Stop, TargetError, Watch};
 pub use sys::WatchFor;
 
 use redhanded_image::Image;
@@ -103,8 +103,8 @@ pub enum Event {
     },
     /// Modules came or went: look at [`Target::modules`] again.
     ModulesChanged,
-    /// A second task appeared: from here on collisions are possible.
-    Company,
+    /// A second task appeared in this space: from here on collisions are possible.
+    Company(SpaceId),
     /// A signal asked the tool to stop. Whether a process sent it (the terminal
     /// sends its own to the target as well).
     Interrupted {
@@ -130,6 +130,9 @@ pub trait Target {
     /// Arms sites.
     fn arm(&mut self, sites: &[Arm]);
 
+    /// How many sites can be armed at once in a space, where that is limited.
+    fn arm_limit(&self) -> Option<usize>;
+
     /// Disarms every site.
     fn disarm_all(&mut self);
 
@@ -154,16 +157,16 @@ pub trait Target {
     fn stack(&mut self, task: TaskId, registers: &Registers) -> Vec<Avma>;
 
     /// Where in the target an address is.
-    fn region(&mut self, address: Avma) -> Region;
+    fn region(&mut self, space: SpaceId, address: Avma) -> Region;
 
     /// A task's name.
     fn thread_name(&self, task: TaskId) -> ThreadName;
 
     /// Reads memory, breakpoint bytes hidden. Whether all of it could be read.
-    fn read(&mut self, address: Avma, buffer: &mut [u8]) -> bool;
+    fn read(&mut self, space: SpaceId, address: Avma, buffer: &mut [u8]) -> bool;
 
     /// The start of the instruction that ends at `address`.
-    fn instruction_before(&mut self, address: Avma) -> Option<Avma>;
+    fn instruction_before(&mut self, space: SpaceId, address: Avma) -> Option<Avma>;
 
     /// Thread time used so far: what the time held is measured against.
     fn thread_time(&mut self) -> Duration;

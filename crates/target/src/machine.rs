@@ -1,7 +1,8 @@
 //! The primitives a window is made of.
 
 use crate::{Module, WatchFor};
-use redhanded_model::{Avma, Bytes, Region, Registers, TaskId, ThreadName, Unseen};
+use redhanded_model::{Avma, Bytes, Region, Registers, SpaceId, TaskId, ThreadName, Unseen};
+use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::time::Duration;
 use thiserror::Error;
@@ -39,7 +40,7 @@ pub enum TargetError {
 }
 
 /// How a target ended.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Ending {
     /// It exited with this status.
     Exited(i32),
@@ -82,10 +83,11 @@ pub enum Stop {
     TaskGone(TaskId),
     /// Modules came or went. Breakpoints in those that went are forgotten.
     ModulesChanged,
-    /// There is a second task now.
-    Company,
-    /// The target is another program now: windows, watches, breakpoints are gone.
-    Replaced,
+    /// There is a second task in this space now.
+    Company(SpaceId),
+    /// A space is gone, with its windows, watches and breakpoints: its last task
+    /// ended, or became another program.
+    SpaceGone(SpaceId),
     /// A signal for the tool.
     Interrupted {
         /// Which.
@@ -97,6 +99,17 @@ pub enum Stop {
     Ended(Ending),
     /// The deadline passed.
     Deadline,
+}
+
+/// What a debug register is to watch.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Watch {
+    /// A run that one register covers.
+    pub bytes: Bytes,
+    /// Which accesses.
+    pub watch_for: WatchFor,
+    /// Comes back with hits.
+    pub number: u64,
 }
 
 /// Whether anybody could collide with a sampled access.
@@ -121,33 +134,41 @@ pub trait Machine {
     /// When the machine can no longer be driven.
     fn next_stop(&mut self, deadline: Duration) -> Result<Stop, TargetError>;
 
+    /// The space a task lives in.
+    fn space_of(&self, task: TaskId) -> SpaceId;
+
+    /// How many breakpoints can stand at once in a space, where that is limited.
+    fn breakpoint_limit(&self) -> Option<usize> {
+        None
+    }
+
     /// Puts breakpoints at these addresses where the text there is what
     /// `expected` says; tells for each whether it was done.
-    fn set_breakpoints(&mut self, sites: &[(Avma, u8)]) -> Vec<bool>;
+    fn set_breakpoints(&mut self, space: SpaceId, sites: &[(Avma, u8)]) -> Vec<bool>;
 
     /// Removes all breakpoints.
     fn clear_breakpoints(&mut self);
 
-    /// How many watches can be set at once.
-    fn watches(&self) -> usize;
+    /// How many watches can be set at once in a space.
+    fn watches(&self, space: SpaceId) -> usize;
 
-    /// Sets a watch. Whether that worked.
-    fn watch(&mut self, slot: usize, bytes: Bytes, watch_for: WatchFor, number: u64) -> bool;
+    /// Sets a watch in every task of a space. Whether that worked.
+    fn watch(&mut self, space: SpaceId, slot: usize, watch: Watch) -> bool;
 
     /// Clears a watch and tells how often it fired since it was set.
-    fn unwatch(&mut self, slot: usize) -> u64;
+    fn unwatch(&mut self, space: SpaceId, slot: usize) -> u64;
 
     /// Lets a stopped task go on.
     fn resume(&mut self, task: TaskId);
 
     /// Reads memory as the program sees it: breakpoint bytes are hidden.
-    fn read(&mut self, address: Avma, buffer: &mut [u8]) -> bool;
+    fn read(&mut self, space: SpaceId, address: Avma, buffer: &mut [u8]) -> bool;
 
     /// Who could collide with an access of `task` to `bytes`.
     fn company(&mut self, task: TaskId, bytes: Bytes) -> Company;
 
-    /// Whether no task can make progress but the stopped ones.
-    fn stalled(&mut self) -> bool;
+    /// Whether no task of a space can make progress but the stopped ones.
+    fn stalled(&mut self, space: SpaceId) -> bool;
 
     /// The modules mapped now.
     fn modules(&self) -> &[Arc<Module>];
@@ -156,13 +177,13 @@ pub trait Machine {
     fn stack(&mut self, task: TaskId, registers: &Registers) -> Vec<Avma>;
 
     /// Where an address is.
-    fn region(&mut self, address: Avma) -> Region;
+    fn region(&mut self, space: SpaceId, address: Avma) -> Region;
 
     /// A task's name.
     fn thread_name(&self, task: TaskId) -> ThreadName;
 
     /// The start of the instruction that ends at `address`.
-    fn instruction_before(&mut self, address: Avma) -> Option<Avma>;
+    fn instruction_before(&mut self, space: SpaceId, address: Avma) -> Option<Avma>;
 
     /// Thread time used so far.
     fn thread_time(&mut self) -> Duration;

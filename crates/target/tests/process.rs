@@ -3,7 +3,7 @@
 use redhanded_model::{Loss, Strategy, WindowPlan};
 use redhanded_target::driver::Driver;
 use redhanded_target::images::{Images, Selected};
-use redhanded_target::process::{Process, Program, Signals};
+use redhanded_target::process::{Follow, Process, Program, Settings, Signals};
 use redhanded_target::{Arm, Ending, Event, Machine, Target};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -27,9 +27,13 @@ fn compile(folder: &Path, source: &str, flags: &[&str]) -> PathBuf {
 }
 
 fn launch(program: &Path) -> Driver<Process> {
+    launch_with(program, Settings::default())
+}
+
+fn launch_with(program: &Path, settings: Settings) -> Driver<Process> {
     let program = Program::find(&[program.into()]).unwrap();
     let images = Arc::new(Images::new(|_| Selected::default()));
-    Driver::new(Process::launch(&program, images, Signals::hold()).unwrap())
+    Driver::new(Process::launch(&program, images, Signals::hold(), settings, None).unwrap())
 }
 
 /// Arms every site of the program itself.
@@ -188,21 +192,23 @@ int main(void) {
 }
 "#;
     let program = compile(folder.path(), source, &["-O0"]);
-    let mut target = launch(&program);
-    arm_all(&mut target, Duration::from_millis(1));
-    let ending = loop {
-        if let Event::Ended(ending) = target.wait(Duration::from_secs(60)).unwrap() {
-            break ending;
-        }
-    };
-    assert_eq!(ending, Ending::Exited(3));
-    assert!(
-        target
-            .machine()
-            .unseen()
-            .iter()
-            .any(|u| u.what == "child processes")
-    );
+    for follow in [Follow::None, Follow::Exec, Follow::All] {
+        let settings = Settings {
+            follow,
+            ..Settings::default()
+        };
+        let mut target = launch_with(&program, settings);
+        arm_all(&mut target, Duration::from_millis(1));
+        let ending = loop {
+            if let Event::Ended(ending) = target.wait(Duration::from_secs(60)).unwrap() {
+                break ending;
+            }
+        };
+        assert_eq!(ending, Ending::Exited(3));
+        let unseen = target.machine().unseen();
+        let told = unseen.iter().any(|u| u.what == "child processes");
+        assert_eq!(told, follow == Follow::None, "{unseen:?}");
+    }
 }
 
 #[test]

@@ -2,7 +2,7 @@
 //! instruction, and is otherwise as if its user had started it.
 
 use crate::TargetError;
-use crate::sys::{self, Change, SignalSet, Tid};
+use crate::sys::{self, Change, Parent, SignalSet, Tid};
 use redhanded_image::{Image, ImageError};
 use std::env;
 use std::ffi::{CString, OsStr, OsString};
@@ -94,8 +94,28 @@ impl Program {
         })
     }
 
+    /// Becomes the program, untraced; returns only if that fails.
+    pub fn become_it(&self, signals: &super::Signals) -> TargetError {
+        use std::os::unix::process::CommandExt;
+        signals.0.release();
+        let mut command = std::process::Command::new(&self.path);
+        command.args(&self.arguments[1..]);
+        if let Some(name) = self.arguments.first() {
+            command.arg0(name);
+        }
+        TargetError::NotRunnable {
+            program: self.path.display().to_string(),
+            why: command.exec().to_string(),
+        }
+    }
+
     /// Starts it, traced with `options` and stopped right after exec.
-    pub(super) fn start(&self, options: i32, signals: &SignalSet) -> Result<Tid, TargetError> {
+    pub(super) fn start(
+        &self,
+        options: i32,
+        signals: &SignalSet,
+        parent: Parent,
+    ) -> Result<Tid, TargetError> {
         let shown = self.path.display().to_string();
         let c_string = |text: &OsStr| {
             CString::new(text.as_bytes()).map_err(|_| TargetError::NotRunnable {
@@ -109,7 +129,8 @@ impl Program {
             let action = action.to_owned();
             move |source| TargetError::System { action, source }
         };
-        let launch = sys::launch(&program, &arguments?, signals).map_err(system("cannot fork"))?;
+        let launch =
+            sys::launch(&program, &arguments?, signals, parent).map_err(system("cannot fork"))?;
         if let Err(source) = sys::seize(launch.pid, options) {
             drop(launch);
             return Err(TargetError::System {

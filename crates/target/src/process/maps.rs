@@ -40,6 +40,13 @@ pub fn read(pid: i32) -> Vec<Mapping> {
     )
 }
 
+/// The writable mappings of `pid` that others may map too.
+pub fn shared(pid: i32) -> Vec<Mapping> {
+    let mut maps = read(pid);
+    maps.retain(|map| map.shared && map.writable);
+    maps
+}
+
 fn parse_line(line: &str) -> Option<Mapping> {
     // start-end perms offset dev inode          name (may hold spaces)
     let mut rest = line;

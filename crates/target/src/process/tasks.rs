@@ -18,21 +18,72 @@ pub fn process_of(tid: Tid) -> Option<Tid> {
 
 /// The threads of a process that somebody traces: we do, while we have it.
 pub fn traced(pid: Tid) -> Vec<Tid> {
+    let mut threads = threads(pid);
+    threads.retain(|tid| tracer_of(*tid).is_some_and(|tracer| tracer != 0));
+    threads
+}
+
+/// Sets of signals, as the status of a thread shows them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Signals {
+    /// Waiting for this very thread.
+    Pending,
+    /// Waiting for any thread of its process.
+    PendingForProcess,
+    /// Blocked by the thread.
+    Blocked,
+    /// Ignored by the process.
+    Ignored,
+    /// Handled by the process.
+    Handled,
+}
+
+/// A set of signals of a thread; bit 0 is signal 1.
+pub fn signals(tid: Tid, which: Signals) -> u64 {
+    let field = match which {
+        Signals::Pending => "SigPnd:",
+        Signals::PendingForProcess => "ShdPnd:",
+        Signals::Blocked => "SigBlk:",
+        Signals::Ignored => "SigIgn:",
+        Signals::Handled => "SigCgt:",
+    };
+    status_field(tid, field)
+        .and_then(|mask| u64::from_str_radix(&mask, 16).ok())
+        .unwrap_or(0)
+}
+
+/// The bit of a signal in such a set.
+pub const fn bit(signal: i32) -> u64 {
+    1 << (signal - 1)
+}
+
+/// Who traces a thread; 0 for nobody.
+pub fn tracer_of(tid: Tid) -> Option<Tid> {
+    status_field(tid, "TracerPid:")?.parse().ok()
+}
+
+/// The threads of a process.
+pub fn threads(pid: Tid) -> Vec<Tid> {
     let Ok(folder) = fs::read_dir(format!("/proc/{pid}/task")) else {
         return Vec::new();
     };
     folder
         .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
-        .filter(|tid| status_field(*tid, "TracerPid:").is_some_and(|tracer| tracer != "0"))
         .collect()
 }
 
-/// Whether a signal waits to be delivered to this very thread.
-pub fn is_pending(tid: Tid, signal: i32) -> bool {
-    let Some(mask) = status_field(tid, "SigPnd:") else {
-        return false;
-    };
-    u64::from_str_radix(&mask, 16).is_ok_and(|mask| mask & (1 << (signal - 1)) != 0)
+/// The stack pointer of a thread that sleeps in the kernel.
+pub fn stack_pointer(pid: Tid, tid: Tid) -> Option<u64> {
+    let text = fs::read_to_string(format!("/proc/{pid}/task/{tid}/syscall")).ok()?;
+    let fields: Vec<&str> = text.split_whitespace().collect();
+    let field = fields.len().checked_sub(2).and_then(|at| fields.get(at))?;
+    u64::from_str_radix(field.trim_start_matches("0x"), 16).ok()
+}
+
+/// The system call a thread sleeps in.
+pub fn sleeps_in(pid: Tid, tid: Tid) -> Option<i64> {
+    let text = fs::read_to_string(format!("/proc/{pid}/task/{tid}/syscall")).ok()?;
+    text.split_whitespace().next()?.parse().ok()
 }
 
 fn status_field(tid: Tid, field: &str) -> Option<String> {

@@ -1,6 +1,8 @@
 //! The breakpoint bytes in a process's text: every one written is remembered,
 //! and restored only where it still stands.
 
+use super::guard::{self, Entry};
+use crate::sys::{Ledger, Tid};
 use redhanded_model::Avma;
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::fs::File;
@@ -9,11 +11,15 @@ use std::time::{Duration, Instant};
 
 /// The one-byte trap.
 pub const INT3: u8 = 0xcc;
-const PAGE: u64 = 4096;
+/// The size of a page.
+pub const PAGE: u64 = 4096;
 
 /// Breakpoints in one address space.
-#[derive(Default)]
 pub struct Breakpoints {
+    /// A process that lives in the space.
+    pid: Tid,
+    /// Where every byte is noted before it is written.
+    ledger: Option<Ledger>,
     /// Address to original byte, of all that ever stood: a thread may have
     /// trapped before one was removed.
     originals: HashMap<u64, u8>,
@@ -28,6 +34,22 @@ pub struct Breakpoints {
 const FORK_TAKES: Duration = Duration::from_secs(10);
 
 impl Breakpoints {
+    /// None yet, in the space of process `pid`.
+    pub fn new(pid: Tid, ledger: Option<Ledger>) -> Self {
+        Self {
+            pid,
+            ledger,
+            originals: HashMap::new(),
+            standing: BTreeSet::new(),
+            removed: VecDeque::new(),
+        }
+    }
+
+    fn note(&self, entry: Entry) -> bool {
+        self.ledger
+            .is_none_or(|ledger| guard::note(ledger, self.pid, entry))
+    }
+
     /// Writes breakpoints where the text is as expected; tells which.
     pub fn set(&mut self, memory: &File, sites: &[(Avma, u8)]) -> Vec<bool> {
         let mut done = vec![false; sites.len()];
@@ -48,7 +70,12 @@ impl Breakpoints {
             for index in page {
                 let (avma, expected) = sites[*index];
                 let byte = &mut text[(avma.0 - start) as usize];
-                if *byte == expected && expected != INT3 {
+                let known = self.originals.contains_key(&avma.0);
+                let entry = Entry::Stands {
+                    address: avma.0,
+                    original: expected,
+                };
+                if *byte == expected && expected != INT3 && (known || self.note(entry)) {
                     set.push((*index, avma.0, *byte));
                     *byte = INT3;
                 }
@@ -83,9 +110,12 @@ impl Breakpoints {
         stood && original.is_some_and(|o| memory.write_all_at(&[*o], address).is_ok())
     }
 
-    /// Removes all of them.
-    pub fn clear(&mut self, memory: &File) {
-        let standing = std::mem::take(&mut self.standing);
+    /// Removes all of them but those that are to stay.
+    pub fn clear(&mut self, memory: &File, stays: impl Fn(u64) -> bool) {
+        let (stay, standing): (BTreeSet<u64>, BTreeSet<u64>) = std::mem::take(&mut self.standing)
+            .into_iter()
+            .partition(|address| stays(*address));
+        self.standing = stay;
         self.restore_at(memory, &standing);
         let now = Instant::now();
         self.removed
@@ -112,6 +142,9 @@ impl Breakpoints {
 
     /// Forgets those in a range that is no longer mapped as it was.
     pub fn forget(&mut self, range: &std::ops::Range<u64>) {
+        for address in self.originals.keys().filter(|at| range.contains(at)) {
+            self.note(Entry::Gone { address: *address });
+        }
         self.standing.retain(|address| !range.contains(address));
         self.originals.retain(|address, _| !range.contains(address));
     }
@@ -119,6 +152,13 @@ impl Breakpoints {
     /// Whether one stood at `address` and is gone.
     pub fn was_at(&self, address: u64) -> bool {
         self.originals.contains_key(&address) && !self.standing.contains(&address)
+    }
+
+    /// The space is gone; what was noted of it no longer holds.
+    pub fn forget_all(&mut self) {
+        self.note(Entry::AllGone);
+        self.standing.clear();
+        self.originals.clear();
     }
 
     /// Puts the original bytes back into a copy of memory.
@@ -140,7 +180,7 @@ impl Breakpoints {
 
 /// Restores the breakpoints of one page, where they still stand: somebody else
 /// may have put other text there meanwhile, and that stays. Whether any was.
-fn restore(memory: &File, page: &[(u64, u8)]) -> bool {
+pub fn restore(memory: &File, page: &[(u64, u8)]) -> bool {
     let (Some((start, _)), Some((last, _))) = (page.first(), page.last()) else {
         return false;
     };

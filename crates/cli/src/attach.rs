@@ -1,0 +1,29 @@
+//! `redhanded attach`.
+
+use crate::arguments::Attach;
+use crate::exit::Failure;
+use crate::observe::{Observation, Subject, observe};
+use crate::run::display;
+use crate::screen;
+use redhanded_target::Ending;
+use redhanded_target::process::Signals;
+use std::process::ExitCode;
+
+/// Observes a process that runs already; the exit status.
+pub fn attach(arguments: Attach) -> Result<ExitCode, Failure> {
+    let signals = Signals::hold();
+    let watch = arguments.watch;
+    watch.check()?;
+    if watch.overhead == 0.0 {
+        screen::say("redhanded: with --overhead 0 nothing may be held, so it did not attach");
+        return Ok(ExitCode::SUCCESS);
+    }
+    let display = display(watch.quiet);
+    let observation = Observation {
+        until: arguments.until,
+        ..watch.observation(Subject::Process(arguments.pid), signals, &display)?
+    };
+    let (report, _) = observe(observation, &display)?;
+    // How somebody else's process ended is not our status.
+    watch.tell(&report, Ending::LeftRunning, &display)
+}

@@ -1,0 +1,223 @@
+//! The tracer's side of an observation: sampling, once or again and again.
+//! Everything it finds is told to the process in front at once.
+
+use crate::exit::Failure;
+use crate::observe::{Observation, Subject};
+use crate::wire::{Finished, Message, Teller};
+use redhanded_detect::{Collision, Counts, Outcome, Random, Sink, watch};
+use redhanded_model::{RunReport, Unseen};
+use redhanded_target::driver::Driver;
+use redhanded_target::images::{Images, Selected};
+use redhanded_target::process::{Process, Tracer};
+use redhanded_target::{Ending, Machine, Module};
+use std::collections::BTreeMap;
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// How often the one in front hears how things stand.
+const PROGRESS_EVERY: Duration = Duration::from_millis(100);
+
+/// Traces until the subject ends or enough is seen.
+pub fn trace(observation: &Observation, tracer: &Tracer, stream: UnixStream) {
+    let mut tracing = Tracing {
+        observation,
+        tracer,
+        teller: Teller::new(stream),
+        started: Instant::now(),
+        report: RunReport::default(),
+        unseen: BTreeMap::new(),
+        told: Duration::ZERO,
+    };
+    let result = tracing.repeat();
+    let message = match result {
+        Ok((outcome, ending)) => {
+            let mut report = std::mem::take(&mut tracing.report);
+            report.wall_s = tracing.started.elapsed().as_secs_f64();
+            report.unseen = std::mem::take(&mut tracing.unseen)
+                .into_iter()
+                .map(|(what, why)| Unseen { what, why })
+                .collect();
+            Message::Finished(Box::new(Finished {
+                report,
+                outcome,
+                ending,
+            }))
+        }
+        Err(failure) => Message::Failed {
+            code: failure.status(),
+            message: failure.to_string(),
+        },
+    };
+    tracing.teller.tell(message);
+    tracing.teller.finish();
+}
+
+struct Tracing<'a> {
+    observation: &'a Observation,
+    tracer: &'a Tracer,
+    teller: Teller,
+    started: Instant,
+    report: RunReport,
+    unseen: BTreeMap<String, String>,
+    /// When it was last told how things stand.
+    told: Duration,
+}
+
+impl Tracing<'_> {
+    fn repeat(&mut self) -> Result<(Outcome, Ending), Failure> {
+        let observation = self.observation;
+        let mut random = Random::new(observation.seed);
+        let mut ending = Ending::Exited(0);
+        let runs = match (&observation.subject, observation.repeat, observation.until) {
+            (Subject::Process(_), ..) | (_, None, None) => 1,
+            (_, Some(runs), _) => runs,
+            (_, None, Some(_)) => u64::MAX,
+        };
+        let mut last = Outcome::Enough;
+        for run in 0..runs {
+            let left = observation
+                .until
+                .map(|until| until.saturating_sub(self.started.elapsed()));
+            if run > 0 && left.is_some_and(|left| left.is_zero()) {
+                break;
+            }
+            let (outcome, ended) = self.once(left, Random::new(random.bits()))?;
+            last = outcome;
+            if ended != Ending::Exited(0) && ending == Ending::Exited(0) {
+                ending = ended;
+            }
+            if !matches!(outcome, Outcome::Ended(_)) {
+                break;
+            }
+        }
+        Ok((last, ending))
+    }
+
+    /// Observes one run.
+    fn once(
+        &mut self,
+        until: Option<Duration>,
+        random: Random,
+    ) -> Result<(Outcome, Ending), Failure> {
+        let observation = self.observation;
+        let process = self.begin()?;
+        self.teller.tell(Message::Started { pid: process.pid() });
+        if let Some(refused) = process.watch_refused()
+            && !observation.options.strategy.rereads()
+        {
+            return Err(Failure::Usage(format!(
+                "perf events were refused ({refused}), so --detect watch is impossible with \
+                 --watch perf; run as root, set kernel.perf_event_paranoid to 2, or leave --watch \
+                 away"
+            )));
+        }
+        let mut options = observation.options;
+        options.until = until;
+        options.max_windows = observation
+            .max_windows
+            .map(|most| most.saturating_sub(self.report.windows));
+        let images = Arc::clone(&observation.images);
+        let sites = |module: &Module| -> Option<Arc<Selected>> {
+            Some(images.sites(module.image.as_ref()?))
+        };
+        let mut driver = Driver::new(process);
+        let result = watch(&mut driver, &sites, options, random, self);
+        let mut process = driver.into_machine();
+        self.note_unseen(&process);
+        process.detach();
+        let (outcome, counts) = result?;
+        self.report.runs += 1;
+        self.report.add(&counts);
+        self.teller.tell(Message::Progress(total(&self.report)));
+        let ending = match outcome {
+            Outcome::Ended(ending) => ending,
+            Outcome::Enough | Outcome::Interrupted { .. } => Ending::LeftRunning,
+        };
+        Ok((outcome, ending))
+    }
+
+    fn begin(&self) -> Result<Process, Failure> {
+        let observation = self.observation;
+        let images = Arc::clone(&observation.images);
+        let signals = Arc::clone(&observation.signals);
+        let settings = observation.settings;
+        Ok(match &observation.subject {
+            Subject::Program(program) => {
+                Process::launch(program, images, signals, settings, Some(self.tracer))?
+            }
+            Subject::Process(pid) => {
+                Process::attach(*pid, images, signals, settings, Some(self.tracer))?
+            }
+        })
+    }
+
+    fn note_unseen(&mut self, process: &Process) {
+        let images: &Images = &self.observation.images;
+        for note in process.unseen() {
+            self.unseen.insert(note.what, note.why);
+        }
+        for module in process.modules() {
+            if let Some(image) = &module.image
+                && let Some(why) = images.sites(image).why_none.clone()
+            {
+                self.unseen.insert(module.name.clone(), why);
+            }
+        }
+    }
+}
+
+/// Sums over runs.
+trait Add {
+    fn add(&mut self, counts: &Counts);
+}
+
+impl Add for RunReport {
+    fn add(&mut self, counts: &Counts) {
+        self.samples += counts.samples;
+        self.windows += counts.windows;
+        self.held_s += counts.held.as_secs_f64();
+        self.thread_s += counts.thread_time.as_secs_f64();
+        self.losses.merge(&counts.losses);
+        self.sites.total = self.sites.total.max(counts.sites.total);
+        self.sites.armed = self.sites.armed.max(counts.sites.armed);
+        self.sites.sampled = self.sites.sampled.max(counts.sites.sampled);
+    }
+}
+
+fn total(report: &RunReport) -> Counts {
+    Counts {
+        samples: report.samples,
+        windows: report.windows,
+        held: Duration::from_secs_f64(report.held_s),
+        thread_time: Duration::from_secs_f64(report.thread_s),
+        sites: report.sites,
+        losses: report.losses.clone(),
+    }
+}
+
+impl Sink for Tracing<'_> {
+    fn collision(&mut self, collision: Collision) {
+        let windows = self.report.windows + collision.record.id.0;
+        self.teller.collision(collision, windows);
+    }
+
+    fn progress(&mut self, counts: &Counts) {
+        let now = self.started.elapsed();
+        if now < self.told + PROGRESS_EVERY {
+            return;
+        }
+        self.told = now;
+        let mut report = RunReport {
+            races: Vec::new(),
+            unseen: Vec::new(),
+            ..self.report.clone()
+        };
+        report.add(counts);
+        self.teller.tell(Message::Progress(total(&report)));
+    }
+
+    fn enough(&self) -> bool {
+        self.tracer.is_enough()
+    }
+}

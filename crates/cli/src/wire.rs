@@ -1,0 +1,214 @@
+//! What the tracer tells the process in front: one line of JSON a message.
+//!
+//! Names are not the tracer's business. It sends addresses and which files are
+//! mapped where, and the other side reads the debug information.
+
+use crate::exit::Failure;
+use redhanded_detect::{Collision, Confirmed, Counts, Outcome};
+use redhanded_model::{Avma, ModuleId, Region, RunReport, SpaceId, ThreadName, WindowRecord};
+use redhanded_target::images::Images;
+use redhanded_target::{Ending, Module};
+use serde::{Deserialize, Serialize};
+use std::collections::{HashMap, HashSet};
+use std::io::{BufRead, BufReader, BufWriter, Write};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::thread::JoinHandle;
+
+/// One message.
+#[derive(Debug, Serialize, Deserialize)]
+pub enum Message {
+    /// A program was started or attached to.
+    Started { pid: u32 },
+    /// A file that is mapped; later messages name it by its number.
+    Module(MappedFile),
+    /// A confirmed collision, after so many windows.
+    Collision(Box<Caught>, u64),
+    /// How things stand, all runs together.
+    Progress(Counts),
+    /// Tracing is over, in the ordinary way.
+    Finished(Box<Finished>),
+    /// It could not be done.
+    Failed { code: u8, message: String },
+}
+
+/// The end of tracing.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Finished {
+    /// The report, without its races.
+    pub report: RunReport,
+    /// How the last run's session ended.
+    pub outcome: Outcome,
+    /// How the program ended, as far as it has.
+    pub ending: Ending,
+}
+
+/// A module, by its file.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct MappedFile {
+    id: ModuleId,
+    space: SpaceId,
+    name: String,
+    bias: u64,
+    range: std::ops::Range<u64>,
+    path: Option<PathBuf>,
+}
+
+/// A collision, with numbers for its modules.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Caught {
+    record: WindowRecord,
+    sampled: (ThreadName, Vec<Avma>),
+    other: Option<(Confirmed, ThreadName, Vec<Avma>)>,
+    region: Region,
+    modules: Vec<ModuleId>,
+    sampled_code: Vec<u8>,
+}
+
+/// The tracer's end. Messages are written by a thread of their own: whoever
+/// holds a program's thread must not wait for a reader.
+pub struct Teller {
+    sender: Sender<Message>,
+    writer: JoinHandle<()>,
+    told: HashSet<ModuleId>,
+}
+
+impl Teller {
+    pub fn new(stream: UnixStream) -> Self {
+        let (sender, messages) = mpsc::channel();
+        let writer = std::thread::spawn(move || write_all(stream, &messages));
+        Self {
+            sender,
+            writer,
+            told: HashSet::new(),
+        }
+    }
+
+    pub fn tell(&self, message: Message) {
+        // A reader that is gone is noticed by other means.
+        let _ = self.sender.send(message);
+    }
+
+    pub fn collision(&mut self, collision: Collision, windows: u64) {
+        for module in &collision.modules {
+            if self.told.insert(module.id) {
+                let image = module.image.as_ref();
+                self.tell(Message::Module(MappedFile {
+                    id: module.id,
+                    space: module.space,
+                    name: module.name.clone(),
+                    bias: module.bias,
+                    range: module.range.clone(),
+                    path: image.map(|image| image.path().to_owned()),
+                }));
+            }
+        }
+        let caught = Caught {
+            modules: collision.modules.iter().map(|module| module.id).collect(),
+            record: collision.record,
+            sampled: collision.sampled,
+            other: collision.other,
+            region: collision.region,
+            sampled_code: collision.sampled_code,
+        };
+        self.tell(Message::Collision(Box::new(caught), windows));
+    }
+
+    /// Waits until everything is written.
+    pub fn finish(self) {
+        drop(self.sender);
+        let _ = self.writer.join();
+    }
+}
+
+fn write_all(stream: UnixStream, messages: &Receiver<Message>) {
+    let mut out = BufWriter::new(stream);
+    while let Ok(message) = messages.recv() {
+        for message in std::iter::once(message).chain(messages.try_iter()) {
+            if serde_json::to_writer(&mut out, &message).is_err() || out.write_all(b"\n").is_err() {
+                return;
+            }
+        }
+        if out.flush().is_err() {
+            return;
+        }
+    }
+}
+
+/// The end in front.
+pub struct Listener {
+    stream: BufReader<UnixStream>,
+    line: Vec<u8>,
+}
+
+/// What was heard.
+pub enum Heard {
+    Message(Box<Message>),
+    /// Nothing for a while.
+    Nothing,
+    /// The other side is gone.
+    Silence,
+}
+
+impl Listener {
+    /// Waits no longer than `patience` for each message.
+    pub fn new(stream: UnixStream, patience: std::time::Duration) -> Result<Self, Failure> {
+        stream.set_read_timeout(Some(patience))?;
+        Ok(Self {
+            stream: BufReader::new(stream),
+            line: Vec::new(),
+        })
+    }
+
+    pub fn hear(&mut self) -> Heard {
+        use std::io::ErrorKind::{Interrupted, TimedOut, WouldBlock};
+        // What came of a line before the time was over stays in the buffer.
+        match self.stream.read_until(b'\n', &mut self.line) {
+            Ok(_) if self.line.ends_with(b"\n") => {
+                let message = serde_json::from_slice(&self.line);
+                self.line.clear();
+                message.map_or(Heard::Silence, |message| Heard::Message(Box::new(message)))
+            }
+            Ok(_) => Heard::Silence,
+            Err(error) if matches!(error.kind(), Interrupted | TimedOut | WouldBlock) => {
+                Heard::Nothing
+            }
+            Err(_) => Heard::Silence,
+        }
+    }
+}
+
+/// The modules that were told of.
+#[derive(Default)]
+pub struct Mapped(HashMap<ModuleId, Arc<Module>>);
+
+impl Mapped {
+    /// Takes note of a module, whose file is opened here.
+    pub fn add(&mut self, file: MappedFile, images: &Images) {
+        let image = file.path.and_then(|path| images.open(&path).ok());
+        let module = Module {
+            id: file.id,
+            space: file.space,
+            name: file.name,
+            bias: file.bias,
+            range: file.range,
+            image,
+        };
+        self.0.insert(module.id, Arc::new(module));
+    }
+
+    /// A collision with its modules.
+    pub fn collision(&self, caught: Caught) -> Collision {
+        let modules = caught.modules.iter();
+        Collision {
+            modules: modules.filter_map(|id| self.0.get(id).cloned()).collect(),
+            record: caught.record,
+            sampled: caught.sampled,
+            other: caught.other,
+            region: caught.region,
+            sampled_code: caught.sampled_code,
+        }
+    }
+}

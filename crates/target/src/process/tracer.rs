@@ -1,0 +1,162 @@
+//! The tracer as a process of its own.
+//!
+//! A traced program depends on its tracer; so the tracer is small, does nothing
+//! that may fail for other reasons, and each of the two processes looks after
+//! what the other leaves behind. If the one in front is killed, the tracer lets
+//! the program go in the ordinary way. If the tracer is killed, the one in front
+//! puts the breakpoint bytes back. And when tracing is over the tracer ends,
+//! which frees threads in their sleep as no request to the kernel can.
+
+use super::{Signals, guard};
+use crate::Ending;
+use crate::process::events::ending;
+use crate::sys::{self, Ledger, SignalSet, Tid};
+use std::collections::HashMap;
+use std::io;
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+/// Sent by the kernel to the tracer when the process in front dies.
+pub(super) const FRONT_DIED: i32 = 40;
+
+/// Which of the two processes this one is now.
+pub enum Side {
+    /// The one that the user started and sees.
+    Front(Front),
+    /// The one that traces.
+    Tracer(Tracer),
+}
+
+/// Splits this process, which has no second thread yet.
+///
+/// # Errors
+/// When there is no room for another process.
+pub fn split(signals: Arc<Signals>) -> io::Result<(Side, UnixStream)> {
+    let ledger = Ledger::new()?;
+    let (front, tracer) = UnixStream::pair()?;
+    let parent = std::process::id();
+    if let Some(pid) = sys::fork()? {
+        drop(tracer);
+        let front_side = Front {
+            tracer: pid,
+            ledger,
+            signals,
+            endings: HashMap::new(),
+        };
+        return Ok((Side::Front(front_side), front));
+    }
+    drop(front);
+    sys::when_parent_dies(FRONT_DIED)?;
+    if std::os::unix::process::parent_id() != parent {
+        std::process::exit(1);
+    }
+    // Ctrl-Z stops the program and the one in front, and `fg` continues both; who
+    // traces the program must not stop with it.
+    let kept = SignalSet::block(&[libc::SIGTSTP, libc::SIGTTIN, libc::SIGTTOU]);
+    let side = Tracer {
+        ledger,
+        _signals: kept,
+    };
+    Ok((Side::Tracer(side), tracer))
+}
+
+/// The tracer's side.
+pub struct Tracer {
+    ledger: Ledger,
+    _signals: SignalSet,
+}
+
+impl Tracer {
+    pub(super) fn ledger(&self) -> Ledger {
+        self.ledger
+    }
+
+    /// Whether the one in front has seen enough.
+    #[must_use]
+    pub fn is_enough(&self) -> bool {
+        self.ledger.number().load(Ordering::Relaxed) != 0
+    }
+}
+
+/// The side that the user sees.
+pub struct Front {
+    tracer: Tid,
+    ledger: Ledger,
+    signals: Arc<Signals>,
+    /// How children of ours ended.
+    endings: HashMap<Tid, Ending>,
+}
+
+impl Front {
+    /// Tells the tracer that enough was seen.
+    pub fn enough(&self) {
+        self.ledger.number().store(1, Ordering::Relaxed);
+    }
+
+    /// Puts back every byte that a tracer who is gone has left; in how many
+    /// processes there were some.
+    #[must_use]
+    pub fn rescue(&self) -> usize {
+        guard::restore_all(self.ledger)
+    }
+
+    /// Looks after signals and children: to be called some times a second.
+    pub fn tend(&mut self) {
+        while let Some(taken) = self.signals.0.wait(Duration::ZERO) {
+            // The terminal has told the tracer as well.
+            if taken.signal != libc::SIGCHLD && taken.by_process {
+                let _ = sys::kill(self.tracer, taken.signal);
+            }
+        }
+        self.reap();
+    }
+
+    fn reap(&mut self) {
+        while let Ok(Some((pid, change))) = sys::poll_change() {
+            self.endings.extend(ending(change).map(|e| (pid, e)));
+        }
+    }
+
+    /// How the tracer ended, once it has.
+    #[must_use]
+    pub fn tracer_ending(&self) -> Option<Ending> {
+        self.endings.get(&self.tracer).copied()
+    }
+
+    /// Waits for program `pid`, which nobody traces any more, until `limit`.
+    /// Signals that a process sends us meanwhile are passed on to it.
+    pub fn wait_for(&mut self, pid: u32, limit: Duration) -> Ending {
+        let pid = pid.cast_signed();
+        let until = std::time::Instant::now().checked_add(limit);
+        loop {
+            self.reap();
+            if let Some(ending) = self.endings.get(&pid) {
+                return *ending;
+            }
+            let left = until.map_or(Duration::from_secs(1), |until| {
+                until.saturating_duration_since(std::time::Instant::now())
+            });
+            if left.is_zero() {
+                return Ending::LeftRunning;
+            }
+            if let Some(taken) = self.signals.0.wait(left.min(Duration::from_secs(1)))
+                && taken.signal != libc::SIGCHLD
+                && taken.by_process
+            {
+                let _ = sys::kill(pid, taken.signal);
+            }
+        }
+    }
+
+    /// Ends program `pid`.
+    pub fn kill(&self, pid: u32) {
+        let _ = sys::kill(pid.cast_signed(), libc::SIGKILL);
+    }
+
+    /// Sends program `pid` a signal.
+    pub fn signal(&self, pid: u32, signal: i32) {
+        let _ = sys::kill(pid.cast_signed(), signal);
+    }
+}

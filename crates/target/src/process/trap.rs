@@ -1,0 +1,225 @@
+//! What the program wants of SIGTRAP, kept although breakpoints work through it.
+//!
+//! A breakpoint in a thread that blocks SIGTRAP makes the kernel unblock it, and
+//! in a process that ignores it, makes the kernel forget that. A perf event's
+//! SIGTRAP in a thread that blocks it would wait until it kills the program.
+//!
+//! So a sampled thread never really blocks SIGTRAP. That it wants to is
+//! remembered (it *owes* the signal to its mask), the one system call that could
+//! tell it otherwise is hooked, and its mask is what it should be when it is let
+//! go, when it forks and when it becomes another program. An action that the
+//! kernel took away is set again at once.
+
+use super::Process;
+use super::hooks::{Hook, SYSCALL, position};
+use super::maps;
+use super::tasks::{self, Signals, bit};
+use crate::Stop;
+use crate::sys::{self, Change, Tid};
+use redhanded_model::SpaceId;
+use std::os::unix::fs::FileExt;
+
+const TRAP: u64 = bit(libc::SIGTRAP);
+/// Whoever blocks all of these has filled the set, and not left SIGTRAP out.
+const FULL: u64 = bit(libc::SIGSEGV) | bit(libc::SIGBUS) | bit(libc::SIGILL) | bit(libc::SIGFPE);
+/// Below the stack pointer, functions may keep this much without moving it.
+const RED_ZONE: u64 = 128;
+/// The kernel's `struct sigaction`: handler, flags, restorer, mask.
+pub type Action = [u64; 4];
+const IGNORE: u64 = 1;
+
+/// What a space has to know for this.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct TrapState {
+    /// The program's own action for SIGTRAP, if it is not the default one.
+    pub action: Option<Action>,
+    /// A `syscall` instruction that can be borrowed.
+    gate: Option<u64>,
+}
+
+impl Process {
+    /// Learns what the process of a space wants of SIGTRAP when sampling begins.
+    pub(super) fn note_trap(&mut self, id: SpaceId) {
+        let tids: Vec<Tid> = self.tasks_in(id).map(|(tid, _)| *tid).collect();
+        for tid in tids {
+            self.hide_trap(tid);
+        }
+        let Some(space) = self.spaces.get_mut(&id) else {
+            return;
+        };
+        let maps = maps::read(space.pid);
+        space.trap.gate = maps
+            .iter()
+            .find(|map| map.name == "[vdso]")
+            .and_then(|map| {
+                let mut text = vec![0; (map.end - map.start) as usize];
+                space.memory.read_exact_at(&mut text, map.start).ok()?;
+                Some(map.start + position(&text, &SYSCALL)? as u64)
+            });
+        if tasks::signals(space.pid, Signals::Ignored) & TRAP != 0 {
+            space.trap.action = Some([IGNORE, 0, 0, 0]);
+        }
+    }
+
+    /// Takes SIGTRAP out of a thread's mask and remembers that it was in it. A
+    /// thread that runs is only looked at; its first breakpoint takes it out.
+    pub(super) fn hide_trap(&mut self, tid: Tid) {
+        let blocked = match sys::signal_mask(tid) {
+            Ok(mask) if mask & TRAP != 0 => sys::set_signal_mask(tid, mask & !TRAP).is_ok(),
+            Ok(_) => return,
+            Err(_) => tasks::signals(tid, Signals::Blocked) & TRAP != 0,
+        };
+        if blocked && let Some(task) = self.tasks.get_mut(&tid) {
+            task.owes_trap = true;
+        }
+    }
+
+    /// Puts SIGTRAP back into a stopped thread's mask.
+    pub(super) fn give_trap_back(tid: Tid) {
+        if let Ok(mask) = sys::signal_mask(tid) {
+            let _ = sys::set_signal_mask(tid, mask | TRAP);
+        }
+    }
+
+    /// Whether the program wants SIGTRAPs of others ignored.
+    pub(super) fn ignores_trap(&self, tid: Tid) -> bool {
+        self.space_of(tid)
+            .and_then(|space| space.trap.action)
+            .is_some_and(|action| action[0] == IGNORE)
+    }
+
+    /// A breakpoint was reached: undoes what the kernel did to let it through.
+    pub(super) fn mend_trap(&mut self, tid: Tid) {
+        if let Some(task) = self.tasks.get_mut(&tid)
+            && !task.owes_trap
+            && sys::signal_mask(tid).is_ok_and(|mask| mask & FULL == FULL)
+        {
+            task.owes_trap = true;
+        }
+        let Some(action) = self.space_of(tid).and_then(|space| space.trap.action) else {
+            return;
+        };
+        let kept = match action[0] {
+            IGNORE => Signals::Ignored,
+            _ => Signals::Handled,
+        };
+        if tasks::signals(tid, kept) & TRAP == 0 {
+            self.set_action(tid, action);
+        }
+    }
+
+    /// Makes a stopped thread set the process's action for SIGTRAP.
+    fn set_action(&mut self, tid: Tid, action: Action) {
+        let (Ok(before), Some(space)) = (sys::raw_registers(tid), self.space_of(tid)) else {
+            return;
+        };
+        let Some(gate) = space.trap.gate else {
+            return;
+        };
+        let room = (before.rsp - RED_ZONE - size_of::<Action>() as u64) & !0xf;
+        let mut kept = [0; size_of::<Action>()];
+        let bytes: Vec<u8> = action.iter().flat_map(|word| word.to_le_bytes()).collect();
+        if space.memory.read_exact_at(&mut kept, room).is_err()
+            || space.memory.write_all_at(&bytes, room).is_err()
+        {
+            return;
+        }
+        let mut registers = before;
+        registers.rax = libc::SYS_rt_sigaction as u64;
+        registers.orig_rax = u64::MAX;
+        registers.rdi = libc::SIGTRAP as u64;
+        registers.rsi = room;
+        registers.rdx = 0;
+        registers.r10 = 8;
+        registers.rip = gate;
+        if sys::set_raw_registers(tid, &registers).is_ok() {
+            let interrupted = run_system_call(tid).err();
+            let _ = sys::set_raw_registers(tid, &before);
+            if let Some(Change::Stopped(signal, 0)) = interrupted {
+                self.set_state(tid, super::State::Stopped(signal));
+            }
+        }
+        if let Some(space) = self.space_of(tid) {
+            let _ = space.memory.write_all_at(&kept, room);
+        }
+    }
+
+    /// A thread stands at a hooked system call: carries it out, so that the
+    /// program sees what it would have seen alone.
+    pub(super) fn carry_out(&mut self, tid: Tid, address: u64, hook: Hook) -> Option<Stop> {
+        let gate = self.space_of(tid).and_then(|space| space.trap.gate);
+        let (Some(gate), Ok(mut registers)) = (gate, sys::raw_registers(tid)) else {
+            return self.drop_hook(tid, address);
+        };
+        let owes = self.tasks.get(&tid).is_some_and(|task| task.owes_trap);
+        if hook == Hook::Mask && owes {
+            Self::give_trap_back(tid);
+        }
+        registers.rip = gate;
+        registers.orig_rax = u64::MAX;
+        let _ = sys::set_raw_registers(tid, &registers);
+        if let Err(change) = run_system_call(tid) {
+            // Something else comes first; then it traps here again.
+            registers.rip = address;
+            let _ = sys::set_raw_registers(tid, &registers);
+            return self.changed(tid, change);
+        }
+        let Ok(mut after) = sys::raw_registers(tid) else {
+            return None;
+        };
+        after.rip = address + SYSCALL.len() as u64;
+        after.rcx = after.rip;
+        after.orig_rax = u64::MAX;
+        let _ = sys::set_raw_registers(tid, &after);
+        match hook {
+            Hook::Mask => {
+                if let Some(task) = self.tasks.get_mut(&tid) {
+                    task.owes_trap = false;
+                }
+                self.hide_trap(tid);
+            }
+            Hook::Action if after.rax == 0 => self.action_set(tid, after.rdi, after.rsi),
+            Hook::Action | Hook::Linker => {}
+        }
+        self.go_on(tid, 0);
+        None
+    }
+
+    /// A thread set the action of a signal from the memory at `new`.
+    fn action_set(&mut self, tid: Tid, signal: u64, new: u64) {
+        if signal != libc::SIGTRAP as u64 || new == 0 {
+            return;
+        }
+        let Some(id) = self.space_of(tid).map(|space| space.id) else {
+            return;
+        };
+        if let Some(space) = self.spaces.get_mut(&id) {
+            let words = [0, 8, 16, 24].map(|at| space.word_at(new + at).unwrap_or(0));
+            space.trap.action = (words[0] != 0).then_some(words);
+        }
+    }
+
+    /// Without a place to carry it out, the hook has to go.
+    fn drop_hook(&mut self, tid: Tid, address: u64) -> Option<Stop> {
+        let id = self.space_of(tid)?.id;
+        self.spaces.get_mut(&id)?.remove_breakpoint(address);
+        let _ = sys::move_to(tid, address);
+        self.go_on(tid, 0);
+        None
+    }
+}
+
+/// Runs a stopped thread into the system call at its pc and out of it. What
+/// happened instead, if something did before it began.
+fn run_system_call(tid: Tid) -> Result<(), Change> {
+    const AT_SYSTEM_CALL: i32 = libc::SIGTRAP | 0x80;
+    for _enter_and_leave in 0..2 {
+        let _ = sys::resume_to_system_call(tid);
+        match sys::wait_for(tid) {
+            Ok(Some(Change::Stopped(AT_SYSTEM_CALL, 0))) => {}
+            Ok(Some(change)) => return Err(change),
+            _ => return Ok(()),
+        }
+    }
+    Ok(())
+}

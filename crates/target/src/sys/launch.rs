@@ -1,0 +1,111 @@
+//! Starting a program that waits to be traced first.
+
+use super::{SignalSet, Tid, check};
+use std::ffi::{CString, c_int, c_long};
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+
+/// Whose child a program becomes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Parent {
+    /// The calling process's.
+    Caller,
+    /// Its parent's: what becomes of the program is then the parent's to know,
+    /// whatever becomes of the caller.
+    CallersParent,
+}
+
+/// A child that waits to be told to exec.
+pub struct Launch {
+    /// Its process number.
+    pub pid: Tid,
+    go: OwnedFd,
+    failure: OwnedFd,
+}
+
+/// Forks a child that waits, and becomes `program` when [`Launch::go`] is called.
+///
+/// The child gets the signal mask `mask` had before it blocked anything, and the
+/// default action for SIGPIPE, which Rust's runtime ignores.
+pub fn launch(
+    program: &CString,
+    arguments: &[CString],
+    mask: &SignalSet,
+    parent: Parent,
+) -> io::Result<Launch> {
+    let (go_read, go) = pipe()?;
+    let (failure, failure_write) = pipe()?;
+    let mut argv: Vec<*const libc::c_char> = arguments.iter().map(|a| a.as_ptr()).collect();
+    argv.push(std::ptr::null());
+    let tracer = std::process::id();
+    // SAFETY: between fork and exec the child calls only async-signal-safe
+    // functions and touches only what was allocated before.
+    let pid = match parent {
+        Parent::Caller => unsafe { libc::fork() },
+        // SAFETY: without CLONE_VM this is a fork, and the child is as careful.
+        Parent::CallersParent => unsafe {
+            libc::syscall(
+                libc::SYS_clone,
+                libc::CLONE_PARENT | libc::SIGCHLD,
+                0,
+                0,
+                0,
+                0,
+            ) as Tid
+        },
+    };
+    match pid {
+        -1 => Err(io::Error::last_os_error()),
+        0 => {
+            // SAFETY: as above; the pointers are to memory copied by fork.
+            unsafe {
+                libc::close(go.as_raw_fd());
+                // Where only ancestors may trace, the caller is none of a sibling's.
+                libc::prctl(libc::PR_SET_PTRACER, tracer as libc::c_ulong, 0, 0, 0);
+                let mut byte = 0u8;
+                if libc::read(go_read.as_raw_fd(), (&raw mut byte).cast(), 1) != 1 {
+                    libc::_exit(127);
+                }
+                libc::signal(libc::SIGPIPE, libc::SIG_DFL);
+                libc::sigprocmask(
+                    libc::SIG_SETMASK,
+                    &raw const mask.before,
+                    std::ptr::null_mut(),
+                );
+                libc::execv(program.as_ptr(), argv.as_ptr());
+                let errno = *libc::__errno_location();
+                libc::write(failure_write.as_raw_fd(), (&raw const errno).cast(), 4);
+                libc::_exit(127)
+            }
+        }
+        pid => Ok(Launch { pid, go, failure }),
+    }
+}
+
+impl Launch {
+    /// Tells the child to exec.
+    pub fn go(&self) -> io::Result<()> {
+        // SAFETY: writes one byte from a live buffer.
+        check(unsafe { libc::write(self.go.as_raw_fd(), [1u8].as_ptr().cast(), 1) } as c_long)
+            .map(drop)
+    }
+
+    /// Why exec failed, if it did. Call when the child is known to be past it.
+    #[must_use]
+    pub fn failure(&self) -> Option<io::Error> {
+        let mut errno: c_int = 0;
+        // SAFETY: reads at most four bytes into a live int.
+        let got = unsafe { libc::read(self.failure.as_raw_fd(), (&raw mut errno).cast(), 4) };
+        (got == 4).then(|| io::Error::from_raw_os_error(errno))
+    }
+}
+
+fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
+    let mut fds: [RawFd; 2] = [-1; 2];
+    // SAFETY: the array has room for both descriptors, which are owned by nobody
+    // else when the call succeeds.
+    unsafe {
+        check(libc::pipe2(fds.as_mut_ptr(), libc::O_CLOEXEC).into())?;
+        Ok((OwnedFd::from_raw_fd(fds[0]), OwnedFd::from_raw_fd(fds[1])))
+    }
+}

@@ -1,0 +1,186 @@
+//! Ptrace: stops, registers, signals of a traced thread.
+
+use super::{Tid, check};
+use redhanded_model::Registers;
+use std::ffi::{c_int, c_void};
+use std::io;
+
+fn ptrace(request: u32, tid: Tid, address: usize, data: usize) -> io::Result<()> {
+    // SAFETY: the requests made through this function take numbers, or pointers
+    // to live buffers of the right size that the callers below own.
+    check(unsafe { libc::ptrace(request, tid, address as *mut c_void, data as *mut c_void) })
+        .map(drop)
+}
+
+/// Starts tracing without stopping, with these `PTRACE_O_…` options.
+pub fn seize(tid: Tid, options: c_int) -> io::Result<()> {
+    ptrace(libc::PTRACE_SEIZE, tid, 0, options as usize)
+}
+
+/// Lets a stopped thread run, delivering `signal` if it is not zero.
+pub fn resume(tid: Tid, signal: c_int) -> io::Result<()> {
+    ptrace(libc::PTRACE_CONT, tid, 0, signal as usize)
+}
+
+/// Leaves a thread in its group stop, and hears when that ends.
+pub fn listen(tid: Tid) -> io::Result<()> {
+    ptrace(libc::PTRACE_LISTEN, tid, 0, 0)
+}
+
+/// Asks a running thread to stop.
+pub fn interrupt(tid: Tid) -> io::Result<()> {
+    ptrace(libc::PTRACE_INTERRUPT, tid, 0, 0)
+}
+
+/// Ends the tracing of a stopped thread, delivering `signal` if not zero.
+pub fn detach(tid: Tid, signal: c_int) -> io::Result<()> {
+    ptrace(libc::PTRACE_DETACH, tid, 0, signal as usize)
+}
+
+/// The number that goes with a ptrace event: a new thread's tid, mostly.
+pub fn event_message(tid: Tid) -> io::Result<u64> {
+    let mut message: libc::c_ulong = 0;
+    let at = (&raw mut message) as usize;
+    ptrace(libc::PTRACE_GETEVENTMSG, tid, 0, at)?;
+    Ok(message)
+}
+
+/// The registers of a stopped thread.
+pub fn registers(tid: Tid) -> io::Result<Registers> {
+    Ok(from_user_regs(&user_regs(tid)?))
+}
+
+fn user_regs(tid: Tid) -> io::Result<libc::user_regs_struct> {
+    // SAFETY: the struct is plain numbers, for which zero is a value.
+    let mut regs: libc::user_regs_struct = unsafe { std::mem::zeroed() };
+    let at = (&raw mut regs) as usize;
+    ptrace(libc::PTRACE_GETREGS, tid, 0, at)?;
+    Ok(regs)
+}
+
+fn from_user_regs(r: &libc::user_regs_struct) -> Registers {
+    Registers {
+        gpr: [
+            r.rax, r.rcx, r.rdx, r.rbx, r.rsp, r.rbp, r.rsi, r.rdi, r.r8, r.r9, r.r10, r.r11,
+            r.r12, r.r13, r.r14, r.r15,
+        ],
+        rip: r.rip,
+        rflags: r.eflags,
+        fs_base: r.fs_base,
+        gs_base: r.gs_base,
+        system_call: r.orig_rax.cast_signed(),
+    }
+}
+
+/// Moves a stopped thread to `rip`; everything else of it stays as it is.
+pub fn move_to(tid: Tid, rip: u64) -> io::Result<()> {
+    set_register(tid, std::mem::offset_of!(libc::user_regs_struct, rip), rip)
+}
+
+/// Carries out a `ret` for a stopped thread.
+pub fn return_to(tid: Tid, rip: u64, rsp: u64) -> io::Result<()> {
+    set_register(tid, std::mem::offset_of!(libc::user_regs_struct, rsp), rsp)?;
+    move_to(tid, rip)
+}
+
+fn set_register(tid: Tid, offset: usize, value: u64) -> io::Result<()> {
+    ptrace(libc::PTRACE_POKEUSER, tid, offset, value as usize)
+}
+
+/// What a signal stop is about.
+#[derive(Clone, Copy, Debug)]
+pub struct SignalInfo {
+    /// `si_code`.
+    pub code: c_int,
+    /// The address a perf event carries.
+    pub address: u64,
+    /// The `sig_data` a perf event carries.
+    pub data: u64,
+}
+
+/// The siginfo of a signal stop.
+pub fn signal_info(tid: Tid) -> io::Result<SignalInfo> {
+    // The layout of the kernel's siginfo for SIGTRAP: three ints and a padding
+    // word, then si_addr, then (for perf) data, type and flags.
+    let mut raw = [0u64; 16];
+    let at = raw.as_mut_ptr() as usize;
+    ptrace(libc::PTRACE_GETSIGINFO, tid, 0, at)?;
+    Ok(SignalInfo {
+        code: (raw[1] & 0xffff_ffff) as u32 as c_int,
+        address: raw[2],
+        data: raw[3],
+    })
+}
+
+/// Lets a stopped thread run until it enters or leaves a system call.
+pub fn resume_to_system_call(tid: Tid) -> io::Result<()> {
+    ptrace(libc::PTRACE_SYSCALL, tid, 0, 0)
+}
+
+/// All general registers of a stopped thread, as the kernel lays them out.
+pub fn raw_registers(tid: Tid) -> io::Result<libc::user_regs_struct> {
+    user_regs(tid)
+}
+
+/// Sets all of them.
+pub fn set_raw_registers(tid: Tid, regs: &libc::user_regs_struct) -> io::Result<()> {
+    let at = std::ptr::from_ref(regs) as usize;
+    ptrace(libc::PTRACE_SETREGS, tid, 0, at)
+}
+
+/// The signals a stopped thread blocks.
+pub fn signal_mask(tid: Tid) -> io::Result<u64> {
+    let mut mask = 0u64;
+    let at = (&raw mut mask) as usize;
+    ptrace(PTRACE_GETSIGMASK, tid, size_of::<u64>(), at)?;
+    Ok(mask)
+}
+
+/// Sets the signals a stopped thread blocks.
+pub fn set_signal_mask(tid: Tid, mask: u64) -> io::Result<()> {
+    let at = (&raw const mask) as usize;
+    ptrace(PTRACE_SETSIGMASK, tid, size_of::<u64>(), at)
+}
+
+const PTRACE_GETSIGMASK: u32 = 0x420a;
+const PTRACE_SETSIGMASK: u32 = 0x420b;
+
+/// A debug register of a stopped thread.
+pub fn debug_register(tid: Tid, number: usize) -> io::Result<u64> {
+    let mut value = 0u64;
+    // The system call itself stores the word; the C library's wrapper returns it.
+    // SAFETY: the word is live.
+    let done = unsafe {
+        libc::syscall(
+            libc::SYS_ptrace,
+            libc::PTRACE_PEEKUSER,
+            tid,
+            debug_register_offset(number),
+            &raw mut value,
+        )
+    };
+    check(done)?;
+    Ok(value)
+}
+
+/// Sets a debug register of a stopped thread.
+pub fn set_debug_register(tid: Tid, number: usize, value: u64) -> io::Result<()> {
+    set_register(tid, debug_register_offset(number), value)
+}
+
+fn debug_register_offset(number: usize) -> usize {
+    std::mem::offset_of!(libc::user, u_debugreg) + number * size_of::<u64>()
+}
+
+/// A set of registers of a stopped thread (`NT_…`), as a core file holds it.
+pub fn register_set(tid: Tid, which: c_int) -> io::Result<Vec<u8>> {
+    let mut buffer = vec![0u8; 16 * 1024];
+    let mut vector = libc::iovec {
+        iov_base: buffer.as_mut_ptr().cast(),
+        iov_len: buffer.len(),
+    };
+    let at = (&raw mut vector) as usize;
+    ptrace(libc::PTRACE_GETREGSET, tid, which as usize, at)?;
+    buffer.truncate(vector.iov_len);
+    Ok(buffer)
+}

@@ -1,0 +1,76 @@
+//! Signals for the tool itself.
+
+use std::ffi::c_int;
+use std::time::Duration;
+
+/// Signals that are taken by waiting for them instead of by handlers.
+pub struct SignalSet {
+    set: libc::sigset_t,
+    pub(super) before: libc::sigset_t,
+}
+
+/// A signal that was waited for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Taken {
+    /// Which.
+    pub signal: c_int,
+    /// Whether a process sent it (the terminal does not).
+    pub by_process: bool,
+}
+
+impl SignalSet {
+    /// Blocks `signals` in this thread and in the threads it starts from now on.
+    #[must_use]
+    pub fn block(signals: &[c_int]) -> Self {
+        // SAFETY: sigset_t is plain data; both sets are initialised by the calls
+        // made on them, which only write to them.
+        unsafe {
+            let mut set: libc::sigset_t = std::mem::zeroed();
+            let mut before: libc::sigset_t = std::mem::zeroed();
+            libc::sigemptyset(&raw mut set);
+            for signal in signals {
+                libc::sigaddset(&raw mut set, *signal);
+            }
+            libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, &raw mut before);
+            Self { set, before }
+        }
+    }
+
+    /// Waits for one of them until `timeout` is over.
+    pub fn wait(&self, timeout: Duration) -> Option<Taken> {
+        let timeout = libc::timespec {
+            tv_sec: timeout.as_secs().try_into().unwrap_or(libc::time_t::MAX),
+            tv_nsec: timeout.subsec_nanos().into(),
+        };
+        // SAFETY: siginfo_t is plain data, and all pointers outlive the call.
+        let (signal, info) = unsafe {
+            let mut info: libc::siginfo_t = std::mem::zeroed();
+            let signal = libc::sigtimedwait(&raw const self.set, &raw mut info, &raw const timeout);
+            (signal, info)
+        };
+        (signal > 0).then_some(Taken {
+            signal,
+            by_process: info.si_code <= 0,
+        })
+    }
+}
+
+impl SignalSet {
+    /// Gives this thread the mask back that it had before.
+    pub fn release(&self) {
+        // SAFETY: restores the mask that `block` saved.
+        unsafe {
+            libc::pthread_sigmask(
+                libc::SIG_SETMASK,
+                &raw const self.before,
+                std::ptr::null_mut(),
+            );
+        }
+    }
+}
+
+impl Drop for SignalSet {
+    fn drop(&mut self) {
+        self.release();
+    }
+}
