@@ -1,6 +1,9 @@
 //! How it ends is how it would end alone.
 
-use crate::row::{Row, User};
+use crate::place::Outcome;
+use crate::row::{Row, User, same};
+use std::fs;
+use std::process::Command;
 
 #[test]
 fn its_exit_status_is_its_own() {
@@ -39,4 +42,45 @@ fn it_dies_by_the_same_signal() {
         row.same_for(User::Own, &["thread", how, number], 128 + signal);
     }
     row.same_as_alone(&["thread", "crash", "0"], 128 + 11);
+}
+
+/// The name of a core file here, if one is written to the working folder.
+fn core_is_a_file() -> bool {
+    let pattern = fs::read_to_string("/proc/sys/kernel/core_pattern").unwrap();
+    let uses_pid = fs::read_to_string("/proc/sys/kernel/core_uses_pid").unwrap();
+    let is_file = pattern.trim() == "core" && uses_pid.trim() == "0";
+    if !is_file {
+        println!("no core file is looked for: they go to {}", pattern.trim());
+    }
+    is_file
+}
+
+/// Runs a command with a limit for its core; what it left of one.
+pub fn with_core(row: &Row, limit: &str, command: &Command) -> (Outcome, Option<Vec<u8>>) {
+    let core = row.place.path("core");
+    let mut shell = row.place.command("sh");
+    let script = format!("ulimit -c {limit}; exec \"$@\"");
+    shell.args(["-c", &script, "sh"]).arg(command.get_program());
+    shell.args(command.get_args());
+    let outcome = row.place.finish(shell);
+    let bytes = fs::read(&core).ok();
+    let _ = fs::remove_file(&core);
+    (outcome, bytes)
+}
+
+#[test]
+fn a_core_is_left_where_one_is_left_alone() {
+    let row = Row::new("endings");
+    for (limit, there) in [("unlimited", core_is_a_file()), ("0", false)] {
+        let limited = |command: &Command| with_core(&row, limit, command);
+        for who in ["leader", "thread", "child"] {
+            let arguments = [who, "crash", "0"];
+            let (alone, core_alone) = limited(&row.alone(&arguments));
+            let (observed, core_observed) = limited(&row.observed(&arguments));
+            same(&alone, &observed);
+            row.windows_happened(&observed);
+            assert_eq!(core_alone.is_some(), there, "{who}, limit {limit}");
+            assert_eq!(core_observed.is_some(), there, "{who}, limit {limit}");
+        }
+    }
 }

@@ -4,11 +4,14 @@
 //!
 //! `REDHANDED_TEST_OPTIONS` gives more options to every run of the tool.
 
+mod code;
 mod endings;
 mod processes;
 mod row;
 mod signals;
 mod sleeping;
+mod surroundings;
+mod terminal;
 
 #[path = "../redhanded/place.rs"]
 #[expect(dead_code, reason = "the other tests need more of it")]

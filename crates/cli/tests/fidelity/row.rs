@@ -169,6 +169,10 @@ pub fn options() -> Vec<String> {
 pub fn same(alone: &Outcome, observed: &Outcome) {
     let (expected, printed) = (alone.stdout(), observed.stdout());
     let told = &observed.stderr;
-    assert_eq!(printed, expected, "other output than alone; {told}");
+    let lines = expected.lines().zip(printed.lines());
+    for (expected, printed) in lines {
+        assert_eq!(printed, expected, "other output than alone; {told}");
+    }
+    assert_eq!(printed, expected, "more or less than alone; {told}");
     assert_eq!(observed.status, alone.status, "other status; {told}");
 }
