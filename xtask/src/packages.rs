@@ -40,6 +40,11 @@ const NEEDS: &[Need] = &[
         why: "builds the C++ kernels of the corpus",
     },
     Need {
+        sign: Sign::Program("gdb"),
+        package: "gdb",
+        why: "opens the cores that tests write",
+    },
+    Need {
         sign: Sign::Header("pthread.h"),
         package: "libc6-dev",
         why: "headers of the C library",

@@ -142,6 +142,16 @@ pub struct Watch {
     #[arg(long)]
     pub safe: bool,
 
+    /// Leave the process stopped at the first race, both threads at their
+    /// accesses, for a debugger
+    #[arg(long)]
+    pub stop_on_race: bool,
+
+    /// Write a core file into DIR for each race, with both threads at their
+    /// accesses
+    #[arg(long, value_name = "DIR")]
+    pub core: Option<PathBuf>,
+
     /// Seed of the random choices
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,

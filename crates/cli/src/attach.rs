@@ -5,6 +5,7 @@ use crate::exit::Failure;
 use crate::observe::{Observation, Subject, observe};
 use crate::run::display;
 use crate::screen;
+use redhanded_detect::Start;
 use redhanded_target::Ending;
 use redhanded_target::process::Signals;
 use std::process::ExitCode;
@@ -19,10 +20,11 @@ pub fn attach(arguments: Attach) -> Result<ExitCode, Failure> {
         return Ok(ExitCode::SUCCESS);
     }
     let display = display(watch.quiet);
-    let observation = Observation {
+    let mut observation = Observation {
         until: arguments.until,
         ..watch.observation(Subject::Process(arguments.pid), signals, &display)?
     };
+    observation.options.start = Start::Gently;
     let (report, _) = observe(observation, &display)?;
     // How somebody else's process ended is not our status.
     watch.tell(&report, Ending::LeftRunning, &display)

@@ -8,7 +8,7 @@ use crate::observe::{Observation, Subject, observe};
 use crate::run::{clock, display};
 use crate::{arguments, screen, select};
 use program::{NEIGHBOURS, SEEDED};
-use redhanded_detect::{Budget, Options};
+use redhanded_detect::{Budget, Options, Start};
 use redhanded_model::{Class, Race, RunReport, Strategy};
 use redhanded_target::process::{Program, Settings, Signals};
 use std::collections::HashSet;
@@ -50,6 +50,7 @@ pub fn demo() -> Result<ExitCode, Failure> {
             strategy: Strategy::Both,
             until: None,
             max_windows: None,
+            start: Start::AtOnce,
         },
         settings: Settings::default(),
         seed: clock(),
@@ -58,6 +59,8 @@ pub fn demo() -> Result<ExitCode, Failure> {
         kill: true,
         max_windows: None,
         max_races: None,
+        stop_on_race: false,
+        core: None,
         on_race: Some(Box::new(move |race| {
             missing.retain(|variable| !is_on(race, variable));
             missing.is_empty()

@@ -8,12 +8,13 @@ use crate::tracing;
 use crate::wire::{Finished, Heard, Listener, Mapped, Message};
 use redhanded_detect::{Counts, Folded, Folder, Options, Outcome};
 use redhanded_image::Image;
-use redhanded_model::{Class, Race, RunReport, Unseen};
+use redhanded_model::{Class, Crash, Race, RunReport, Unseen};
 use redhanded_report::{Progress, Tally, Terminal};
 use redhanded_target::Ending;
 use redhanded_target::images::Images;
 use redhanded_target::process::{Front, Program, Settings, Side, Signals, split};
 use std::io::Write;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -46,6 +47,10 @@ pub struct Observation {
     pub kill: bool,
     pub max_windows: Option<u64>,
     pub max_races: Option<u64>,
+    /// Leave the program stopped at the first race.
+    pub stop_on_race: bool,
+    /// Write a core file for each race into this folder.
+    pub core: Option<PathBuf>,
     /// Called with each race as it is found: whether that is enough.
     pub on_race: Option<OnRace>,
 }
@@ -95,8 +100,11 @@ pub fn observe(
                 most: observation.max_races.unwrap_or(u64::MAX),
                 on_race,
                 pid: None,
+                crash: None,
             };
             let finished = watching.listen(listener);
+            // Only its end lets go of threads that sleep.
+            watching.front.wait_for_tracer();
             display.progress.finish();
             watching.conclude(finished?, &observation)
         }
@@ -117,6 +125,7 @@ struct Watching<'a> {
     on_race: Option<OnRace>,
     /// The program of the present run.
     pid: Option<u32>,
+    crash: Option<Crash>,
 }
 
 impl Watching<'_> {
@@ -140,6 +149,8 @@ impl Watching<'_> {
                         self.found_race(index, windows);
                     }
                 }
+                Message::Crash(crash) => self.crash = Some(self.mapped.crash(*crash).named()),
+                Message::Core(written) => self.tell_of_core(written),
                 Message::Progress(counts) => {
                     self.counts = counts;
                     self.show_progress();
@@ -167,6 +178,15 @@ impl Watching<'_> {
         if enough || self.found >= self.most {
             self.front.enough();
         }
+    }
+
+    fn tell_of_core(&self, written: Result<PathBuf, String>) {
+        self.display.progress.suspend(|| {
+            crate::screen::say(&match written {
+                Ok(path) => format!("redhanded: wrote {}", path.display()),
+                Err(why) => format!("redhanded: {why}"),
+            });
+        });
     }
 
     fn show_progress(&self) {
@@ -207,6 +227,10 @@ impl Watching<'_> {
                 }
                 Outcome::Enough if cut_short => self.front.wait_for(pid, Duration::MAX),
                 Outcome::Enough => self.front.wait_for(pid, GRACE),
+                Outcome::Frozen => {
+                    say_frozen(pid);
+                    self.front.wait_for(pid, Duration::MAX)
+                }
                 Outcome::Interrupted { signal, by_process } => {
                     // The terminal sent its signal to the program as well.
                     if by_process {
@@ -219,6 +243,14 @@ impl Watching<'_> {
                 ending = after;
             }
         }
+        if let (false, Outcome::Frozen, Some(pid)) = (is_ours, outcome, self.pid) {
+            say_frozen(pid);
+        }
+        if let Some(crash) = self.crash.take()
+            && matches!(ending, Ending::Killed { signal, .. } if signal == crash.signal)
+        {
+            report.crash = Some(crash);
+        }
         report.program = name(&observation.subject);
         report.ending = Some(describe(ending));
         report.races = self.folder.into_races();
@@ -229,7 +261,6 @@ impl Watching<'_> {
     /// program's bytes back.
     fn bereaved(&mut self) -> RunReport {
         let restored = self.front.rescue();
-        self.front.tend();
         let why = match self.front.tracer_ending() {
             Some(Ending::Killed { signal, .. }) => format!("was killed by signal {signal}"),
             _ => "ended unexpectedly".to_owned(),
@@ -255,6 +286,13 @@ impl Watching<'_> {
             ..RunReport::default()
         }
     }
+}
+
+fn say_frozen(pid: u32) {
+    crate::screen::say(&format!(
+        "redhanded: process {pid} is stopped at the collision, both threads at their accesses\n  \
+         look at it      gdb -p {pid}\n  let it go on    kill -CONT {pid}"
+    ));
 }
 
 const fn ending_is_open(ending: Ending) -> bool {

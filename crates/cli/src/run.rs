@@ -4,7 +4,7 @@ use crate::arguments::{FailOn, Run, Watch, WatchHow};
 use crate::exit::{self, Failure};
 use crate::observe::{Display, Observation, Subject, observe};
 use crate::{screen, select};
-use redhanded_detect::{Budget, Options};
+use redhanded_detect::{Budget, Options, Start};
 use redhanded_model::{Class, RunReport};
 use redhanded_report::{Progress, ReportError, SourceFiles, Terminal, json};
 use redhanded_target::Ending;
@@ -51,6 +51,14 @@ impl Watch {
         if let Some(json) = &self.json {
             check_place(json)?;
         }
+        if let Some(core) = &self.core
+            && !core.is_dir()
+        {
+            return Err(Failure::Usage(format!(
+                "cannot write cores to {}: there is no such folder",
+                core.display()
+            )));
+        }
         if self.safe && self.watch == WatchHow::Ptrace {
             return Err(Failure::Usage(
                 "--safe needs perf events, which the kernel clears when Redhanded is killed; \
@@ -81,6 +89,7 @@ impl Watch {
                 strategy: self.detect.into(),
                 until: None,
                 max_windows: None,
+                start: Start::AtOnce,
             },
             settings: Settings {
                 follow: self.follow.into(),
@@ -97,6 +106,8 @@ impl Watch {
             kill: false,
             max_windows: self.max_windows,
             max_races: self.max_races,
+            stop_on_race: self.stop_on_race,
+            core: self.core.clone(),
             on_race: None,
         })
     }

@@ -4,12 +4,14 @@
 use crate::exit::Failure;
 use crate::observe::{Observation, Subject};
 use crate::wire::{Finished, Message, Teller};
-use redhanded_detect::{Collision, Counts, Outcome, Random, Sink, watch};
-use redhanded_model::{RunReport, Unseen};
+use redhanded_detect::{
+    Collision, Counts, Crashed, Folded, Folder, Outcome, Random, Sink, Standing, watch,
+};
+use redhanded_model::{Class, RunReport, Unseen};
 use redhanded_target::driver::Driver;
 use redhanded_target::images::{Images, Selected};
 use redhanded_target::process::{Process, Tracer};
-use redhanded_target::{Ending, Machine, Module};
+use redhanded_target::{Ending, Machine, Module, Target};
 use std::collections::BTreeMap;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
@@ -28,6 +30,7 @@ pub fn trace(observation: &Observation, tracer: &Tracer, stream: UnixStream) {
         report: RunReport::default(),
         unseen: BTreeMap::new(),
         told: Duration::ZERO,
+        folder: Folder::new(),
     };
     let result = tracing.repeat();
     let message = match result {
@@ -62,6 +65,8 @@ struct Tracing<'a> {
     unseen: BTreeMap<String, String>,
     /// When it was last told how things stand.
     told: Duration,
+    /// The races so far, where something is to be done while both threads stand.
+    folder: Folder,
 }
 
 impl Tracing<'_> {
@@ -102,10 +107,14 @@ impl Tracing<'_> {
     ) -> Result<(Outcome, Ending), Failure> {
         let observation = self.observation;
         let process = self.begin()?;
-        self.teller.tell(Message::Started { pid: process.pid() });
+        self.teller.started(process.pid());
         if let Some(refused) = process.watch_refused()
             && !observation.options.strategy.rereads()
         {
+            if matches!(observation.subject, Subject::Program(_)) {
+                // Nobody asked for it to run unobserved.
+                process.kill();
+            }
             return Err(Failure::Usage(format!(
                 "perf events were refused ({refused}), so --detect watch is impossible with \
                  --watch perf; run as root, set kernel.perf_event_paranoid to 2, or leave --watch \
@@ -132,7 +141,7 @@ impl Tracing<'_> {
         self.teller.tell(Message::Progress(total(&self.report)));
         let ending = match outcome {
             Outcome::Ended(ending) => ending,
-            Outcome::Enough | Outcome::Interrupted { .. } => Ending::LeftRunning,
+            Outcome::Enough | Outcome::Frozen | Outcome::Interrupted { .. } => Ending::LeftRunning,
         };
         Ok((outcome, ending))
     }
@@ -200,6 +209,37 @@ impl Sink for Tracing<'_> {
     fn collision(&mut self, collision: Collision) {
         let windows = self.report.windows + collision.record.id.0;
         self.teller.collision(collision, windows);
+    }
+
+    fn standing(&mut self, collision: &Collision, target: &mut dyn Target) -> Standing {
+        let observation = self.observation;
+        if observation.core.is_none() && !observation.stop_on_race {
+            return Standing::Release;
+        }
+        // Only a race is worth it, and only the debug information tells one.
+        let Folded::New(index) = self.folder.add(collision) else {
+            return Standing::Release;
+        };
+        let race = self.folder.races().get(index);
+        let Some(race) = race.filter(|race| race.class == Class::Race) else {
+            return Standing::Release;
+        };
+        if let Some(folder) = &observation.core {
+            let tid = collision.record.task.0;
+            let path = folder.join(format!("core.{tid}.{}", race.id));
+            let written = target.write_core(collision.record.id, &path);
+            self.teller.tell(Message::Core(
+                written.map(|_| path).map_err(|error| error.to_string()),
+            ));
+        }
+        if observation.stop_on_race {
+            return Standing::Freeze;
+        }
+        Standing::Release
+    }
+
+    fn crash(&mut self, crash: Crashed) {
+        self.teller.crash(crash);
     }
 
     fn progress(&mut self, counts: &Counts) {

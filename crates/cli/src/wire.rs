@@ -4,7 +4,7 @@
 //! mapped where, and the other side reads the debug information.
 
 use crate::exit::Failure;
-use redhanded_detect::{Collision, Confirmed, Counts, Outcome};
+use redhanded_detect::{Collision, Confirmed, Counts, Crashed, Outcome, RecentWindow};
 use redhanded_model::{Avma, ModuleId, Region, RunReport, SpaceId, ThreadName, WindowRecord};
 use redhanded_target::images::Images;
 use redhanded_target::{Ending, Module};
@@ -26,6 +26,10 @@ pub enum Message {
     Module(MappedFile),
     /// A confirmed collision, after so many windows.
     Collision(Box<Caught>, u64),
+    /// A signal is about to kill the program.
+    Crash(Box<Crash>),
+    /// A core file was written, or could not be.
+    Core(Result<PathBuf, String>),
     /// How things stand, all runs together.
     Progress(Counts),
     /// Tracing is over, in the ordinary way.
@@ -67,6 +71,16 @@ pub struct Caught {
     sampled_code: Vec<u8>,
 }
 
+/// A crash, with numbers for its modules.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Crash {
+    thread: ThreadName,
+    signal: i32,
+    stack: Vec<Avma>,
+    modules: Vec<ModuleId>,
+    windows: Vec<RecentWindow>,
+}
+
 /// The tracer's end. Messages are written by a thread of their own: whoever
 /// holds a program's thread must not wait for a reader.
 pub struct Teller {
@@ -86,13 +100,20 @@ impl Teller {
         }
     }
 
+    /// A program was started or attached to; numbers begin anew with it.
+    pub fn started(&mut self, pid: u32) {
+        self.told.clear();
+        self.tell(Message::Started { pid });
+    }
+
     pub fn tell(&self, message: Message) {
         // A reader that is gone is noticed by other means.
         let _ = self.sender.send(message);
     }
 
-    pub fn collision(&mut self, collision: Collision, windows: u64) {
-        for module in &collision.modules {
+    /// Tells of modules that were not told of yet; their numbers.
+    fn modules(&mut self, modules: &[Arc<Module>]) -> Vec<ModuleId> {
+        for module in modules {
             if self.told.insert(module.id) {
                 let image = module.image.as_ref();
                 self.tell(Message::Module(MappedFile {
@@ -105,8 +126,23 @@ impl Teller {
                 }));
             }
         }
+        modules.iter().map(|module| module.id).collect()
+    }
+
+    pub fn crash(&mut self, crash: Crashed) {
+        let crash = Crash {
+            modules: self.modules(&crash.modules),
+            thread: crash.thread,
+            signal: crash.signal,
+            stack: crash.stack,
+            windows: crash.windows,
+        };
+        self.tell(Message::Crash(Box::new(crash)));
+    }
+
+    pub fn collision(&mut self, collision: Collision, windows: u64) {
         let caught = Caught {
-            modules: collision.modules.iter().map(|module| module.id).collect(),
+            modules: self.modules(&collision.modules),
             record: collision.record,
             sampled: collision.sampled,
             other: collision.other,
@@ -199,11 +235,27 @@ impl Mapped {
         self.0.insert(module.id, Arc::new(module));
     }
 
+    fn modules(&self, ids: &[ModuleId]) -> Vec<Arc<Module>> {
+        ids.iter()
+            .filter_map(|id| self.0.get(id).cloned())
+            .collect()
+    }
+
+    /// A crash with its modules.
+    pub fn crash(&self, crash: Crash) -> Crashed {
+        Crashed {
+            modules: self.modules(&crash.modules),
+            thread: crash.thread,
+            signal: crash.signal,
+            stack: crash.stack,
+            windows: crash.windows,
+        }
+    }
+
     /// A collision with its modules.
     pub fn collision(&self, caught: Caught) -> Collision {
-        let modules = caught.modules.iter();
         Collision {
-            modules: modules.filter_map(|id| self.0.get(id).cloned()).collect(),
+            modules: self.modules(&caught.modules),
             record: caught.record,
             sampled: caught.sampled,
             other: caught.other,

@@ -9,6 +9,7 @@
 
 mod budget;
 mod confirm;
+mod crash;
 mod fold;
 mod naming;
 mod random;
@@ -18,7 +19,8 @@ mod system_call;
 
 pub use budget::Budget;
 pub use confirm::{Collision, Confirmed, confirm};
+pub use crash::{Crashed, RecentWindow};
 pub use fold::{Folded, Folder};
 pub use random::Random;
-pub use sampler::Sampler;
-pub use session::{Counts, Options, Outcome, Sink, watch};
+pub use sampler::{Sampler, Start};
+pub use session::{Counts, Options, Outcome, Sink, Standing, watch};

@@ -26,6 +26,18 @@ const MOST_DRAWN: f64 = 256.0;
 /// The fewest: one in ten ticks.
 const LEAST_DRAWN: f64 = 0.1;
 
+/// How sampling begins.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Start {
+    /// With all sites of a small program, or a large draw: it may live for a
+    /// millisecond only.
+    #[default]
+    AtOnce,
+    /// With few, and more as the rate demands: a server that has run for days
+    /// must not stumble when it is attached to.
+    Gently,
+}
+
 /// A site by its place in the sampler's tables.
 type Index = u32;
 
@@ -73,6 +85,7 @@ pub struct Sampler {
     /// How many are armed in each space, and how many can be.
     armed_in: HashMap<SpaceId, usize>,
     limit: usize,
+    start: Start,
     ever_armed: u64,
     ever_fired: u64,
     heaviest: f64,
@@ -86,7 +99,7 @@ impl Sampler {
     /// An empty sampler that aims at `rate` samples a second, with at most
     /// `limit` sites armed in a space.
     #[must_use]
-    pub fn new(random: Random, rate: f64, limit: Option<usize>) -> Self {
+    pub fn new(random: Random, rate: f64, limit: Option<usize>, start: Start) -> Self {
         Self {
             random,
             modules: Vec::new(),
@@ -98,6 +111,7 @@ impl Sampler {
             armed: 0,
             armed_in: HashMap::new(),
             limit: limit.unwrap_or(MOST_ARMED),
+            start,
             ever_armed: 0,
             ever_fired: 0,
             heaviest: 1.0,
@@ -131,12 +145,16 @@ impl Sampler {
         let added = first..self.entries.len() as Index;
         let in_space = self.modules.iter().filter(|known| known.space == space);
         let sites: usize = in_space.map(|known| known.selected.sites.len()).sum();
-        if sites <= SMALL.min(self.limit) {
+        if self.start == Start::AtOnce && sites <= SMALL.min(self.limit) {
             return added.map(|index| self.set_armed(index)).collect();
         }
         self.pool.extend(added);
         let armed = self.armed_in.get(&space).copied().unwrap_or(0);
-        self.draw(FIRST_DRAW.min(self.limit).saturating_sub(armed))
+        let first = match self.start {
+            Start::AtOnce => FIRST_DRAW,
+            Start::Gently => self.limit.min(LEAST_DRAWN.ceil() as usize),
+        };
+        self.draw(first.min(self.limit).saturating_sub(armed))
     }
 
     /// The place of a file in the coverage.
@@ -428,7 +446,7 @@ mod tests {
 
     #[test]
     fn a_small_program_is_armed_whole() {
-        let mut sampler = Sampler::new(Random::new(1), 100.0, None);
+        let mut sampler = Sampler::new(Random::new(1), 100.0, None, Start::AtOnce);
         let armed = sampler.add_module(M, S, &sites(500, |_| 1.0));
         let distinct: HashSet<_> = armed.into_iter().collect();
         assert_eq!(distinct.len(), 500);
@@ -437,14 +455,14 @@ mod tests {
 
     #[test]
     fn a_large_one_is_not() {
-        let mut sampler = Sampler::new(Random::new(1), 100.0, None);
+        let mut sampler = Sampler::new(Random::new(1), 100.0, None, Start::AtOnce);
         let armed = sampler.add_module(M, S, &sites(100_000, |_| 1.0));
         assert_eq!(armed.len(), FIRST_DRAW);
     }
 
     #[test]
     fn a_weight_biases_the_draw() {
-        let mut sampler = Sampler::new(Random::new(7), 1e9, None);
+        let mut sampler = Sampler::new(Random::new(7), 1e9, None, Start::AtOnce);
         let drawn = sampler.add_module(
             M,
             S,
@@ -458,7 +476,7 @@ mod tests {
 
     #[test]
     fn what_fired_alone_comes_back_with_company() {
-        let mut sampler = Sampler::new(Random::new(1), 100.0, None);
+        let mut sampler = Sampler::new(Random::new(1), 100.0, None, Start::AtOnce);
         sampler.add_module(M, S, &sites(3, |_| 1.0));
         sampler.alone(M, Svma(1));
         sampler.sampled(M, Svma(2));
@@ -468,7 +486,7 @@ mod tests {
 
     #[test]
     fn a_module_that_goes_takes_its_sites_along() {
-        let mut sampler = Sampler::new(Random::new(1), 1e6, None);
+        let mut sampler = Sampler::new(Random::new(1), 1e6, None, Start::AtOnce);
         sampler.add_module(M, S, &sites(5, |_| 1.0));
         sampler.sampled(M, Svma(2));
         sampler.retain_modules(|_| false);
@@ -479,7 +497,7 @@ mod tests {
 
     #[test]
     fn where_few_can_be_armed_they_take_turns() {
-        let mut sampler = Sampler::new(Random::new(3), 1e6, Some(2));
+        let mut sampler = Sampler::new(Random::new(3), 1e6, Some(2), Start::AtOnce);
         assert_eq!(sampler.add_module(M, S, &sites(100, |_| 1.0)).len(), 2);
         assert!(sampler.is_full());
         assert!(sampler.tick(1.0, 1e9).is_empty(), "there is no room");
@@ -497,7 +515,7 @@ mod tests {
 
     #[test]
     fn a_file_mapped_twice_counts_once() {
-        let mut sampler = Sampler::new(Random::new(1), 100.0, None);
+        let mut sampler = Sampler::new(Random::new(1), 100.0, None, Start::AtOnce);
         let file = sites(5, |_| 1.0);
         sampler.add_module(M, S, &file);
         sampler.add_module(ModuleId(1), SpaceId(2), &file);
@@ -507,5 +525,13 @@ mod tests {
         sampler.retain_modules(|module| module == M);
         assert_eq!(sampler.counts(), (5, 5, 1));
         assert_eq!(sampler.company(|_| true), []);
+    }
+
+    #[test]
+    fn a_gentle_start_arms_few() {
+        let mut sampler = Sampler::new(Random::new(1), 100.0, None, Start::Gently);
+        assert!(sampler.add_module(M, S, &sites(500, |_| 1.0)).len() <= 1);
+        let drawn: usize = (0..100).map(|_| sampler.tick(0.01, 1e9).len()).sum();
+        assert!(drawn > 50, "but more and more: {drawn}");
     }
 }

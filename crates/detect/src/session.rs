@@ -1,14 +1,16 @@
 //! The loop that drives a target: arm, wait, confirm, hand on.
 
 use crate::confirm::{Collision, code_at, confirm};
-use crate::{Budget, Random, Sampler};
+use crate::crash::{Crashed, MOST_RECENT, Recent};
+use crate::{Budget, Random, Sampler, Start};
 use redhanded_model::{
-    Avma, Hit, Loss, Losses, ModuleId, SiteCounts, SpaceId, Strategy, Svma, WindowPlan,
-    WindowRecord,
+    Avma, Hit, Loss, Losses, ModuleId, Registers, SiteCounts, SpaceId, Strategy, Svma, TaskId,
+    WindowPlan, WindowRecord,
 };
 use redhanded_target::images::Selected;
 use redhanded_target::{Arm, Ending, Event, Module, Target, TargetError};
 use serde::{Deserialize, Serialize};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,7 +23,7 @@ const KEPT: f64 = 8.0;
 const REDRAW_EVERY: Duration = Duration::from_secs(10);
 /// The same where only a few can be armed at once: most sites of a program do
 /// not run at a given time, and would block the place of those that do.
-const ROTATE_EVERY: Duration = Duration::from_millis(30);
+const ROTATE_EVERY: Duration = TICK;
 
 /// What the user chose.
 #[derive(Clone, Copy, Debug)]
@@ -38,12 +40,22 @@ pub struct Options {
     pub until: Option<Duration>,
     /// After how many windows to stop looking.
     pub max_windows: Option<u64>,
+    /// How sampling begins.
+    pub start: Start,
 }
 
 /// Where a session's findings go.
 pub trait Sink {
     /// A confirmed collision.
     fn collision(&mut self, collision: Collision);
+
+    /// A confirmed collision, while both threads still stand: whether they go on.
+    fn standing(&mut self, _collision: &Collision, _target: &mut dyn Target) -> Standing {
+        Standing::Release
+    }
+
+    /// A signal is about to kill the target.
+    fn crash(&mut self, _crash: Crashed) {}
 
     /// How things stand, some times a second.
     fn progress(&mut self, counts: &Counts);
@@ -52,6 +64,15 @@ pub trait Sink {
     fn enough(&self) -> bool {
         false
     }
+}
+
+/// What becomes of the threads of a collision.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Standing {
+    /// They go on.
+    Release,
+    /// The whole target stays stopped, for somebody else to look at.
+    Freeze,
 }
 
 /// What a session did, in numbers.
@@ -78,6 +99,8 @@ pub enum Outcome {
     Ended(Ending),
     /// The time, the windows or the races that were asked for are reached.
     Enough,
+    /// The target was left stopped at a collision.
+    Frozen,
     /// A signal asked to stop.
     Interrupted {
         /// Which.
@@ -99,6 +122,8 @@ struct Session<'a> {
     last_tick: Duration,
     next_redraw: Duration,
     redraw_every: Duration,
+    /// The last windows, for when the target crashes.
+    recent: VecDeque<Recent>,
 }
 
 /// Samples `target` until it ends or enough is seen. `sites` gives the sites of
@@ -114,7 +139,12 @@ pub fn watch(
     sink: &mut dyn Sink,
 ) -> Result<(Outcome, Counts), TargetError> {
     let limit = target.arm_limit();
-    let sampler = Sampler::new(Random::new(random.bits()), options.rate, limit);
+    let sampler = Sampler::new(
+        Random::new(random.bits()),
+        options.rate,
+        limit,
+        options.start,
+    );
     let redraw_every = if limit.is_some() {
         ROTATE_EVERY
     } else {
@@ -132,6 +162,7 @@ pub fn watch(
         last_tick: Duration::ZERO,
         next_redraw: redraw_every,
         redraw_every,
+        recent: VecDeque::new(),
     };
     let outcome = session.run(sink)?;
     session.count();
@@ -163,7 +194,20 @@ impl Session<'_> {
                 .map_or(self.next_tick, |until| until.min(self.next_tick));
             match self.target.wait(deadline)? {
                 Event::Window(record) => self.window_ended(&record),
-                Event::Collision(record) => self.collided(record, sink),
+                Event::Collision(record) => {
+                    if self.collided(record, sink) == Standing::Freeze {
+                        return Ok(Outcome::Frozen);
+                    }
+                }
+                Event::Fatal {
+                    task,
+                    registers,
+                    signal,
+                } => {
+                    let crash = self.crashed(task, &registers, signal);
+                    sink.crash(crash);
+                    self.target.resume(task);
+                }
                 Event::Passed { module, svma, loss } => self.passed(module, svma, loss),
                 Event::NotArmed { module, svma } => {
                     self.counts.losses.add(Loss::TextChanged);
@@ -264,6 +308,17 @@ impl Session<'_> {
         self.counts.held = self.target.held();
     }
 
+    fn remember(&mut self, record: &WindowRecord) {
+        if self.recent.len() >= MOST_RECENT {
+            self.recent.pop_front();
+        }
+        let ended = self.target.now();
+        self.recent.push_back(Recent {
+            ended,
+            record: record.clone(),
+        });
+    }
+
     fn passed(&mut self, module: ModuleId, svma: Svma, loss: Loss) {
         self.counts.samples += 1;
         self.counts.losses.add(loss);
@@ -275,7 +330,24 @@ impl Session<'_> {
         }
     }
 
+    /// What there is to say about a signal that is about to kill the target.
+    fn crashed(&mut self, task: TaskId, registers: &Registers, signal: i32) -> Crashed {
+        let now = self.target.now();
+        let stack = self.target.stack(task, registers);
+        let space = self.target.space_of(task);
+        let mut modules = self.target.modules();
+        modules.retain(|module| module.space == space);
+        Crashed {
+            thread: self.target.thread_name(task),
+            signal,
+            stack,
+            modules,
+            windows: self.recent.iter().map(|recent| recent.told(now)).collect(),
+        }
+    }
+
     fn window_ended(&mut self, record: &WindowRecord) {
+        self.remember(record);
         self.counts.samples += 1;
         self.counts.windows += 1;
         for loss in &record.losses {
@@ -287,7 +359,7 @@ impl Session<'_> {
     }
 
     /// Something was seen in a window: both threads stand, or the sampled one.
-    fn collided(&mut self, record: WindowRecord, sink: &mut dyn Sink) {
+    fn collided(&mut self, record: WindowRecord, sink: &mut dyn Sink) -> Standing {
         let other = match &record.hit {
             None => None,
             Some(hit) => match confirm(self.target, &record, hit) {
@@ -299,7 +371,7 @@ impl Session<'_> {
                 Err(loss) => {
                     self.counts.losses.add(loss);
                     self.target.dismiss(record.id);
-                    return;
+                    return Standing::Release;
                 }
             },
         };
@@ -316,9 +388,14 @@ impl Session<'_> {
             sampled_code: code_at(self.target, record.space, record.pc),
             record,
         };
-        self.target.release(collision.record.id);
+        let standing = sink.standing(&collision, self.target);
+        match standing {
+            Standing::Release => self.target.release(collision.record.id),
+            Standing::Freeze => self.target.freeze(collision.record.id),
+        }
         self.window_ended(&collision.record);
         sink.collision(collision);
+        standing
     }
 
     /// The stack of a task that made its access: unwound from where it is now,

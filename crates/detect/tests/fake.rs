@@ -45,6 +45,7 @@ fn options() -> Options {
         strategy: Strategy::Both,
         until: Some(Duration::from_secs(2)),
         max_windows: None,
+        start: redhanded_detect::Start::AtOnce,
     }
 }
 

@@ -24,6 +24,6 @@ pub use race::{
     What,
 };
 pub use registers::{Register, Registers};
-pub use run::{RunReport, SiteCounts, Unseen};
+pub use run::{Crash, CrashWindow, RunReport, SiteCounts, Unseen};
 pub use site::{Excluded, Exclusions, Site};
 pub use window::{Hit, Strategy, WindowEnd, WindowId, WindowPlan, WindowRecord};

@@ -1,6 +1,6 @@
 //! What a whole run came to.
 
-use crate::{Losses, Race};
+use crate::{Frame, Losses, Race, ThreadName};
 use serde::{Deserialize, Serialize};
 
 /// How many sites there were and what was done with them.
@@ -21,6 +21,34 @@ pub struct Unseen {
     pub what: String,
     /// Why not.
     pub why: String,
+}
+
+/// A window before a crash.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct CrashWindow {
+    /// How long before the crash it ended, in seconds.
+    pub ago_s: f64,
+    /// The thread that was held in it.
+    pub tid: u32,
+    /// Where.
+    pub at: Frame,
+    /// For how long, in seconds.
+    pub held_s: f64,
+    /// Whether somebody was caught in it.
+    pub caught: bool,
+}
+
+/// A signal that killed the program, and what was done to it just before.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Crash {
+    /// The signal.
+    pub signal: i32,
+    /// The thread that got it.
+    pub thread: ThreadName,
+    /// Where it was.
+    pub stack: Vec<Frame>,
+    /// The last windows, the latest last.
+    pub windows: Vec<CrashWindow>,
 }
 
 /// Everything there is to say about a run.
@@ -48,6 +76,8 @@ pub struct RunReport {
     pub unseen: Vec<Unseen>,
     /// Whether the tracer was lost before the end.
     pub cut_short: bool,
+    /// What killed the program, if a mistake did.
+    pub crash: Option<Crash>,
     /// How the program ended, in words, and its status if it ended.
     pub ending: Option<String>,
     /// The races, most certain and most often seen first.

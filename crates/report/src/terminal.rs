@@ -1,6 +1,7 @@
 //! Reports for people at a terminal of 80 to 120 columns: the two places first,
 //! then the value, then everything else.
 
+mod crash;
 mod race;
 mod sides;
 mod sites;
@@ -89,6 +90,9 @@ impl Terminal {
                 let number = (at + 1, report.races.len());
                 race::full(self, page, race, number, report.windows);
                 page.blank();
+            }
+            if let Some(crash) = &report.crash {
+                crash::crash(&self.style, page, crash);
             }
             summary::summary(&self.style, page, report);
         })

@@ -21,6 +21,8 @@ use redhanded_model::{
     Unseen, WindowEnd, WindowId, pieces,
 };
 use std::collections::{HashMap, VecDeque};
+use std::io;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -504,6 +506,15 @@ impl<M: Machine> Driver<M> {
                 number,
                 address,
             } => self.caught(task, registers, number, address),
+            Stop::Fatal {
+                task,
+                registers,
+                signal,
+            } => self.events.push_back(Event::Fatal {
+                task,
+                registers,
+                signal,
+            }),
             Stop::TaskGone(task) => self.task_gone(task),
             Stop::ModulesChanged => {
                 let modules = self.machine.modules();
@@ -623,6 +634,28 @@ impl<M: Machine> Target for Driver<M> {
         }
     }
 
+    fn freeze(&mut self, window: WindowId) {
+        let Some(index) = self.open.iter().position(|w| w.record.id == window) else {
+            return;
+        };
+        let window = self.open.swap_remove(index);
+        self.unwatch(&window);
+        self.held += window.held(self.machine.now());
+        self.machine.freeze(&window.standing());
+    }
+
+    fn write_core(&mut self, window: WindowId, path: &Path) -> io::Result<u64> {
+        let Some(window) = self.open.iter().find(|w| w.record.id == window) else {
+            return Err(io::ErrorKind::NotFound.into());
+        };
+        let (space, tasks) = (window.record.space, window.standing());
+        self.machine.write_core(space, &tasks, path)
+    }
+
+    fn resume(&mut self, task: TaskId) {
+        self.machine.resume(task);
+    }
+
     fn dismiss(&mut self, window: WindowId) {
         let Some(window) = self.open.iter_mut().find(|w| w.record.id == window) else {
             return;
@@ -654,6 +687,10 @@ impl<M: Machine> Target for Driver<M> {
 
     fn region(&mut self, space: SpaceId, address: Avma) -> Region {
         self.machine.region(space, address)
+    }
+
+    fn space_of(&self, task: TaskId) -> SpaceId {
+        self.machine.space_of(task)
     }
 
     fn thread_name(&self, task: TaskId) -> ThreadName {

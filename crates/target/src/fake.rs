@@ -12,6 +12,8 @@ use redhanded_model::{
     ThreadName, Unseen,
 };
 use std::collections::{HashMap, HashSet, VecDeque};
+use std::io;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -409,6 +411,12 @@ impl Machine for Fake {
 
     fn thread_time(&mut self) -> Duration {
         self.now
+    }
+
+    fn freeze(&mut self, _tasks: &[TaskId]) {}
+
+    fn write_core(&mut self, _space: SpaceId, _first: &[TaskId], _path: &Path) -> io::Result<u64> {
+        Err(io::ErrorKind::Unsupported.into())
     }
 
     fn unseen(&self) -> Vec<Unseen> {

@@ -9,6 +9,7 @@
 //! Nothing here knows what a race is: a target says who touched the bytes, not
 //! whether that is wrong.
 
+pub mod core;
 pub mod driver;
 pub mod fake;
 pub mod images;
@@ -24,7 +25,9 @@ use redhanded_model::{
     Avma, Loss, Losses, ModuleId, Region, Registers, SpaceId, Svma, TaskId, ThreadName, Unseen,
     WindowId, WindowPlan, WindowRecord,
 };
+use std::io;
 use std::ops::Range;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -105,6 +108,16 @@ pub enum Event {
     ModulesChanged,
     /// A second task appeared in this space: from here on collisions are possible.
     Company(SpaceId),
+    /// A signal is about to kill the target; its task stands until it is let go
+    /// with [`Target::resume`].
+    Fatal {
+        /// Who got it.
+        task: TaskId,
+        /// Its registers.
+        registers: Registers,
+        /// Which.
+        signal: i32,
+    },
     /// A signal asked the tool to stop. Whether a process sent it (the terminal
     /// sends its own to the target as well).
     Interrupted {
@@ -153,11 +166,28 @@ pub trait Target {
     /// on with the window.
     fn dismiss(&mut self, window: WindowId);
 
+    /// Ends the window of a collision and leaves the target stopped for good, with
+    /// both tasks at their accesses.
+    fn freeze(&mut self, window: WindowId);
+
+    /// Writes a core file of the space of a collision, with both tasks at their
+    /// accesses.
+    ///
+    /// # Errors
+    /// When there is no such thing, or it cannot be written.
+    fn write_core(&mut self, window: WindowId, path: &Path) -> io::Result<u64>;
+
+    /// Lets a task of [`Event::Fatal`] go on.
+    fn resume(&mut self, task: TaskId);
+
     /// The stack of a standing task: its pc, then return addresses.
     fn stack(&mut self, task: TaskId, registers: &Registers) -> Vec<Avma>;
 
     /// Where in the target an address is.
     fn region(&mut self, space: SpaceId, address: Avma) -> Region;
+
+    /// The space a task lives in.
+    fn space_of(&self, task: TaskId) -> SpaceId;
 
     /// A task's name.
     fn thread_name(&self, task: TaskId) -> ThreadName;

@@ -3,6 +3,8 @@
 use crate::{Module, WatchFor};
 use redhanded_model::{Avma, Bytes, Region, Registers, SpaceId, TaskId, ThreadName, Unseen};
 use serde::{Deserialize, Serialize};
+use std::io;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use thiserror::Error;
@@ -32,7 +34,7 @@ pub enum TargetError {
         /// What was tried, with what to do about a refusal.
         action: String,
         /// What the system said.
-        source: std::io::Error,
+        source: io::Error,
     },
     /// What was asked for is not possible on this machine.
     #[error("{0}")]
@@ -78,6 +80,16 @@ pub enum Stop {
         number: u64,
         /// Where the watch was when it fired.
         address: Avma,
+    },
+    /// A signal is about to kill the target; the task goes on with it when it is
+    /// resumed.
+    Fatal {
+        /// Who got it.
+        task: TaskId,
+        /// Its registers.
+        registers: Registers,
+        /// Which.
+        signal: i32,
     },
     /// A task is gone.
     TaskGone(TaskId),
@@ -187,6 +199,16 @@ pub trait Machine {
 
     /// Thread time used so far.
     fn thread_time(&mut self) -> Duration;
+
+    /// Lets stopped tasks go on into a stop of their whole process, as they stand,
+    /// which lasts when nobody traces it any more.
+    fn freeze(&mut self, tasks: &[TaskId]);
+
+    /// Writes a core file of a space as it is; `first` are the tasks to show first.
+    ///
+    /// # Errors
+    /// When there is no such thing, or it cannot be written.
+    fn write_core(&mut self, space: SpaceId, first: &[TaskId], path: &Path) -> io::Result<u64>;
 
     /// What cannot be looked at.
     fn unseen(&self) -> Vec<Unseen>;

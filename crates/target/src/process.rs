@@ -8,6 +8,7 @@
 
 mod attach;
 mod detach;
+mod dump;
 mod events;
 mod family;
 mod guard;
@@ -33,7 +34,9 @@ use crate::{Ending, Machine, Module, Stop, TargetError, Watch};
 use redhanded_model::{Avma, Bytes, Region, Registers, SpaceId, TaskId, ThreadName, Unseen};
 use space::Space;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::io;
 use std::os::unix::fs::FileExt;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use watches::{FOR_SITES, Table, Watches};
@@ -245,8 +248,14 @@ impl Process {
         space.awake = true;
         let first = if self.settings.safe { FOR_SITES } else { 0 };
         space.watches = Watches::open(self.settings.watch_by, &tids, first);
+        if let Watches::Refused(why) = &space.watches {
+            let why = format!(
+                "perf events were refused ({why}), so bytes were only re-read; run as root, set \
+                 kernel.perf_event_paranoid to 2, or leave --watch away"
+            );
+            self.note("who made a conflicting access", &why);
+        }
         self.scan(id);
-        self.note_trap(id);
     }
 
     /// Looks at a space's maps; whether modules came or went.
@@ -255,12 +264,9 @@ impl Process {
             return false;
         };
         let found = space.scan_modules(&self.images, &mut self.next_module);
+        space.hooks.look(&space.modules);
         if !self.settings.safe {
-            for (at, byte, hook) in space.hooks.wanted(&space.modules) {
-                if space.breakpoints.set(&space.memory, &[(at, byte)]) == [true] {
-                    space.hooks.add(at.0, hook);
-                }
-            }
+            space.set_hooks();
         }
         for (what, why) in found.unseen {
             self.note(&what, &why);
@@ -405,8 +411,8 @@ impl Machine for Process {
         self.settings.safe.then_some(FOR_SITES)
     }
 
-    fn set_breakpoints(&mut self, space: SpaceId, sites: &[(Avma, u8)]) -> Vec<bool> {
-        let Some(space) = self.spaces.get_mut(&space) else {
+    fn set_breakpoints(&mut self, id: SpaceId, sites: &[(Avma, u8)]) -> Vec<bool> {
+        let Some(space) = self.spaces.get_mut(&id) else {
             return vec![false; sites.len()];
         };
         if self.settings.safe {
@@ -419,6 +425,14 @@ impl Machine for Process {
             };
             return sites.iter().map(&mut set).collect();
         }
+        if !space.armed && !sites.is_empty() {
+            space.armed = true;
+            space.set_hooks();
+            self.note_trap(id);
+        }
+        let Some(space) = self.spaces.get_mut(&id) else {
+            return vec![false; sites.len()];
+        };
         space.breakpoints.set(&space.memory, sites)
     }
 
@@ -575,18 +589,21 @@ impl Machine for Process {
         self.cpu.values().sum::<Duration>().max(self.now())
     }
 
+    fn freeze(&mut self, tasks: &[TaskId]) {
+        for task in tasks {
+            self.go_on(task.0.cast_signed(), libc::SIGSTOP);
+        }
+    }
+
+    fn write_core(&mut self, space: SpaceId, first: &[TaskId], path: &Path) -> io::Result<u64> {
+        self.dump(space, first, path)
+    }
+
     fn unseen(&self) -> Vec<Unseen> {
         let notes = self.unseen.iter().map(|(what, why)| Unseen {
             what: what.clone(),
             why: why.clone(),
         });
-        let refused = self.watch_refused().map(|refused| Unseen {
-            what: "who made a conflicting access".to_owned(),
-            why: format!(
-                "perf events were refused ({refused}), so bytes were only re-read; run as root, \
-                 set kernel.perf_event_paranoid to 2, or leave --watch away"
-            ),
-        });
-        notes.chain(refused).collect()
+        notes.collect()
     }
 }

@@ -90,10 +90,10 @@ fn it_is_found_on_the_path_by_its_own_name() {
 #[test]
 fn its_children_run_with_their_own_code() {
     let place = Place::with("family");
-    let outcome = place.run(["run", "--", "./family"]);
-    assert_eq!(outcome.status, 0, "{outcome:#?}");
-    assert!(
-        outcome.stderr.contains("child processes: not followed"),
-        "{outcome:#?}"
-    );
+    for follow in ["none", "exec", "all"] {
+        let outcome = place.run(["run", "--follow", follow, "--", "./family"]);
+        assert_eq!(outcome.status, 0, "{outcome:#?}");
+        let told = outcome.stderr.contains("child processes: not followed");
+        assert_eq!(told, follow == "none", "{outcome:#?}");
+    }
 }

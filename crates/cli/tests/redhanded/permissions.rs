@@ -23,9 +23,23 @@ fn without(place: &Place, system_call: &str, line: &str) -> Outcome {
 }
 
 #[test]
-fn without_perf_events_the_bytes_are_read_again() {
+fn without_perf_events_ptrace_sets_the_watches() {
     let place = Place::with("racy");
-    let line = "run --repeat 10 --json report.json -- ./racy";
+    let line = "run --max-races 1 --kill --for 2m --detect watch --json report.json -- ./racy";
+    let outcome = without(&place, PERF_EVENT_OPEN, line);
+    assert_eq!(outcome.status, 66, "{outcome:#?}");
+    let report: Value =
+        serde_json::from_slice(&std::fs::read(place.path("report.json")).unwrap()).unwrap();
+    for race in report["races"].as_array().unwrap() {
+        assert_eq!(race["seen_by"], "watch", "{race:#}");
+        assert_eq!(race["accesses"].as_array().unwrap().len(), 2, "{race:#}");
+    }
+}
+
+#[test]
+fn where_only_perf_is_wanted_the_bytes_are_read_again() {
+    let place = Place::with("racy");
+    let line = "run --watch perf --repeat 10 --json report.json -- ./racy";
     let outcome = without(&place, PERF_EVENT_OPEN, line);
     assert_eq!(outcome.status, 66, "{outcome:#?}");
     let told = outcome.stderr.split_whitespace().collect::<Vec<_>>();
@@ -41,9 +55,9 @@ fn without_perf_events_the_bytes_are_read_again() {
 }
 
 #[test]
-fn without_perf_events_nothing_can_be_watched_only() {
+fn where_only_perf_is_wanted_nothing_can_be_watched_only() {
     let place = Place::with("surroundings");
-    let line = "run --detect watch -- ./surroundings";
+    let line = "run --watch perf --detect watch -- ./surroundings";
     let outcome = without(&place, PERF_EVENT_OPEN, line);
     outcome.refused(125, "--detect watch is impossible");
 }

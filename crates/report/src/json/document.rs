@@ -3,7 +3,7 @@
 use super::REPORT_SCHEMA;
 use crate::names;
 use redhanded_model::{
-    AccessKind, AccessReport, BitField, Class, Frame, Line, Losses, Race, RunReport, SeenBy,
+    AccessKind, AccessReport, BitField, Class, Crash, Frame, Line, Losses, Race, RunReport, SeenBy,
     SiteCounts, ThreadName, Unseen,
 };
 use serde::Serialize;
@@ -31,6 +31,25 @@ struct RunPart<'a> {
     sites: SiteCounts,
     losses: &'a Losses,
     unseen: &'a [Unseen],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    crash: Option<CrashPart<'a>>,
+}
+
+#[derive(Serialize)]
+struct CrashPart<'a> {
+    signal: i32,
+    thread: &'a ThreadName,
+    stack: Vec<FramePart<'a>>,
+    windows: Vec<CrashWindowPart<'a>>,
+}
+
+#[derive(Serialize)]
+struct CrashWindowPart<'a> {
+    ago_s: f64,
+    tid: u32,
+    at: FramePart<'a>,
+    held_s: f64,
+    caught: bool,
 }
 
 #[derive(Serialize)]
@@ -108,9 +127,26 @@ impl<'a> Document<'a> {
                 sites: report.sites,
                 losses: &report.losses,
                 unseen: &report.unseen,
+                crash: report.crash.as_ref().map(crash),
             },
             races: report.races.iter().map(race).collect(),
         }
+    }
+}
+
+fn crash(crash: &Crash) -> CrashPart<'_> {
+    let windows = crash.windows.iter().map(|window| CrashWindowPart {
+        ago_s: round(window.ago_s),
+        tid: window.tid,
+        at: frame(&window.at),
+        held_s: round(window.held_s),
+        caught: window.caught,
+    });
+    CrashPart {
+        signal: crash.signal,
+        thread: &crash.thread,
+        stack: crash.stack.iter().map(frame).collect(),
+        windows: windows.collect(),
     }
 }
 

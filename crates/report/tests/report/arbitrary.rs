@@ -198,6 +198,8 @@ fn run() -> impl Strategy<Value = RunReport> {
                         .into_iter()
                         .map(|(what, why)| Unseen { what, why })
                         .collect(),
+                    crash: None,
+                    cut_short: false,
                     ending,
                     races,
                 }

@@ -271,6 +271,8 @@ pub fn run() -> RunReport {
             what: "libc.so.6".into(),
             why: "runtime library, not sampled".into(),
         }],
+        crash: None,
+        cut_short: false,
         ending: Some("exited with status 0".into()),
         races: vec![bit_fields(), possibly_atomic(), unknown_origin()],
     }

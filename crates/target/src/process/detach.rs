@@ -103,7 +103,10 @@ impl Process {
 
     fn release_all(&mut self) {
         while let Some(stop) = self.pending.pop_front() {
-            if let Stop::Breakpoint { task, .. } | Stop::Watch { task, .. } = stop {
+            if let Stop::Breakpoint { task, .. }
+            | Stop::Watch { task, .. }
+            | Stop::Fatal { task, .. } = stop
+            {
                 self.resume(task);
             }
         }

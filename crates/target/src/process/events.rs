@@ -3,6 +3,7 @@
 //! nobody were looking.
 
 use super::hooks::Hook;
+use super::tasks::{self, Signals, bit};
 use super::text::INT3;
 use super::watches::{PerfWatches, Watches};
 use super::{Newborn, Process, State, tracer};
@@ -16,6 +17,16 @@ const SPIN: Duration = Duration::from_micros(30);
 /// SIGCHLD goes to the whole process: another thread that drives a program of
 /// its own may take ours.
 const LONGEST_SLEEP: Duration = Duration::from_millis(50);
+
+/// Signals that tell of a mistake in the program.
+const FATAL: [i32; 6] = [
+    libc::SIGSEGV,
+    libc::SIGBUS,
+    libc::SIGILL,
+    libc::SIGFPE,
+    libc::SIGABRT,
+    libc::SIGSYS,
+];
 
 /// The ending that a change means, if it means one.
 pub fn ending(change: Change) -> Option<Ending> {
@@ -185,6 +196,14 @@ impl Process {
     /// A signal is about to be delivered: ours, or the target's.
     fn signalled(&mut self, tid: Tid, signal: i32) -> Option<Stop> {
         if signal != libc::SIGTRAP {
+            if FATAL.contains(&signal) && self.will_kill(tid, signal) {
+                self.set_state(tid, State::Stopped(signal));
+                return Some(Stop::Fatal {
+                    task: task_id(tid),
+                    registers: sys::registers(tid).unwrap_or_default(),
+                    signal,
+                });
+            }
             self.go_on(tid, signal);
             return None;
         }
@@ -211,6 +230,12 @@ impl Process {
                 None
             }
         }
+    }
+
+    /// Whether nobody handles a signal that is about to be delivered.
+    fn will_kill(&self, tid: Tid, signal: i32) -> bool {
+        let handled = tasks::signals(tid, Signals::Handled) | tasks::signals(tid, Signals::Ignored);
+        self.space_of(tid).is_some_and(|space| space.awake) && handled & bit(signal) == 0
     }
 
     /// A thread executed an `int3`: a site's, a hook's, one that is gone already,

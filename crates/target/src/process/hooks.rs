@@ -39,6 +39,9 @@ const WRAPPER: u64 = 256;
 pub struct Hooks {
     standing: Vec<(u64, Hook)>,
     looked_at: Vec<ModuleId>,
+    /// Found, but not needed before a site is armed: what is not armed is to cost
+    /// nothing.
+    later: Vec<(Avma, u8, Hook)>,
 }
 
 impl Hooks {
@@ -62,14 +65,14 @@ impl Hooks {
         self.standing.push((address, hook));
     }
 
-    /// Forgets what is in no module any more, and gives what is to be hooked in
-    /// new ones, with the byte that is there.
-    pub fn wanted(&mut self, modules: &[Arc<Module>]) -> Vec<(Avma, u8, Hook)> {
+    /// Looks for hooks in new modules, and forgets what is in no module any more.
+    pub fn look(&mut self, modules: &[Arc<Module>]) {
         self.standing
             .retain(|(at, _)| modules.iter().any(|m| m.contains(Avma(*at))));
         self.looked_at
             .retain(|id| modules.iter().any(|m| m.id == *id));
-        let mut wanted = Vec::new();
+        self.later
+            .retain(|(at, ..)| modules.iter().any(|m| m.contains(*at)));
         let program = modules.first().and_then(|module| module.image.clone());
         for module in modules {
             let Some(image) = &module.image else { continue };
@@ -80,11 +83,17 @@ impl Hooks {
             let is_program = program.as_ref().is_some_and(|p| Arc::ptr_eq(p, image));
             for (svma, hook) in find(image, is_program, program.as_deref()) {
                 if let Some([byte]) = image.bytes_at(svma, 1) {
-                    wanted.push((module.avma(svma), *byte, hook));
+                    self.later.push((module.avma(svma), *byte, hook));
                 }
             }
         }
-        wanted
+    }
+
+    /// What is to be hooked now, and the byte that is there: everything, or only
+    /// what tells of modules.
+    pub fn wanted(&mut self, everything: bool) -> Vec<(Avma, u8, Hook)> {
+        let now = |(_, _, hook): &mut (Avma, u8, Hook)| everything || *hook == Hook::Linker;
+        self.later.extract_if(.., now).collect()
     }
 }
 

@@ -41,6 +41,8 @@ pub struct Space {
     /// A copy of its maker's, not a program of its own.
     pub forked: bool,
     pub had_company: bool,
+    /// Whether a breakpoint byte was ever written for a site.
+    pub armed: bool,
     /// The shared mappings, and when they were looked at.
     shared: Option<(Duration, Vec<Mapping>)>,
 }
@@ -70,6 +72,7 @@ impl Space {
             awake: false,
             forked: false,
             had_company: false,
+            armed: false,
             shared: None,
         })
     }
@@ -88,6 +91,15 @@ impl Space {
         let mut word = [0; 8];
         self.memory.read_exact_at(&mut word, address).ok()?;
         Some(u64::from_le_bytes(word))
+    }
+
+    /// Sets the hooks that are needed by now.
+    pub fn set_hooks(&mut self) {
+        for (at, byte, hook) in self.hooks.wanted(self.armed) {
+            if self.breakpoints.set(&self.memory, &[(at, byte)]) == [true] {
+                self.hooks.add(at.0, hook);
+            }
+        }
     }
 
     /// The perf events, where sites are armed by debug registers.

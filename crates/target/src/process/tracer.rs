@@ -119,6 +119,11 @@ impl Front {
         }
     }
 
+    /// Waits for the tracer to end, which it does when it has said its last word.
+    pub fn wait_for_tracer(&mut self) {
+        self.wait_for(self.tracer.cast_unsigned(), Duration::MAX);
+    }
+
     /// How the tracer ended, once it has.
     #[must_use]
     pub fn tracer_ending(&self) -> Option<Ending> {

@@ -147,42 +147,78 @@ impl Process {
     /// A thread stands at a hooked system call: carries it out, so that the
     /// program sees what it would have seen alone.
     pub(super) fn carry_out(&mut self, tid: Tid, address: u64, hook: Hook) -> Option<Stop> {
-        let gate = self.space_of(tid).and_then(|space| space.trap.gate);
-        let (Some(gate), Ok(mut registers)) = (gate, sys::raw_registers(tid)) else {
-            return self.drop_hook(tid, address);
-        };
-        let owes = self.tasks.get(&tid).is_some_and(|task| task.owes_trap);
-        if hook == Hook::Mask && owes {
-            Self::give_trap_back(tid);
-        }
-        registers.rip = gate;
-        registers.orig_rax = u64::MAX;
-        let _ = sys::set_raw_registers(tid, &registers);
-        if let Err(change) = run_system_call(tid) {
-            // Something else comes first; then it traps here again.
-            registers.rip = address;
-            let _ = sys::set_raw_registers(tid, &registers);
-            return self.changed(tid, change);
-        }
-        let Ok(mut after) = sys::raw_registers(tid) else {
+        let Ok(mut registers) = sys::raw_registers(tid) else {
             return None;
         };
-        after.rip = address + SYSCALL.len() as u64;
-        after.rcx = after.rip;
-        after.orig_rax = u64::MAX;
-        let _ = sys::set_raw_registers(tid, &after);
-        match hook {
-            Hook::Mask => {
-                if let Some(task) = self.tasks.get_mut(&tid) {
-                    task.owes_trap = false;
+        let result = match hook {
+            Hook::Mask => Some(self.change_mask(tid, &registers)),
+            // Most actions are for other signals; the kernel sets them.
+            Hook::Action | Hook::Linker => {
+                let gate = self.space_of(tid).and_then(|space| space.trap.gate);
+                let Some(gate) = gate else {
+                    return self.drop_hook(tid, address);
+                };
+                registers.rip = gate;
+                registers.orig_rax = u64::MAX;
+                let _ = sys::set_raw_registers(tid, &registers);
+                if let Err(change) = run_system_call(tid) {
+                    // Something else comes first; then it traps here again.
+                    registers.rip = address;
+                    let _ = sys::set_raw_registers(tid, &registers);
+                    return self.changed(tid, change);
                 }
-                self.hide_trap(tid);
+                registers = sys::raw_registers(tid).unwrap_or(registers);
+                if registers.rax == 0 {
+                    self.action_set(tid, registers.rdi, registers.rsi);
+                }
+                None
             }
-            Hook::Action if after.rax == 0 => self.action_set(tid, after.rdi, after.rsi),
-            Hook::Action | Hook::Linker => {}
+        };
+        if let Some(result) = result {
+            registers.rax = result.cast_unsigned();
+            registers.r11 = registers.eflags;
         }
+        registers.rip = address + SYSCALL.len() as u64;
+        registers.rcx = registers.rip;
+        registers.orig_rax = u64::MAX;
+        let _ = sys::set_raw_registers(tid, &registers);
         self.go_on(tid, 0);
         None
+    }
+
+    /// `rt_sigprocmask` as the kernel does it, but for SIGTRAP; its result.
+    fn change_mask(&mut self, tid: Tid, registers: &libc::user_regs_struct) -> i64 {
+        let (how, new, old, size) = (registers.rdi, registers.rsi, registers.rdx, registers.r10);
+        let owed = self.tasks.get(&tid).is_some_and(|task| task.owes_trap);
+        let (Ok(real), Some(space)) = (sys::signal_mask(tid), self.space_of(tid)) else {
+            return -i64::from(libc::EFAULT);
+        };
+        if size != size_of::<u64>() as u64 {
+            return -i64::from(libc::EINVAL);
+        }
+        let before = if owed { real | TRAP } else { real };
+        let mut after = before;
+        if new != 0 {
+            let Some(set) = space.word_at(new) else {
+                return -i64::from(libc::EFAULT);
+            };
+            after = match how as i32 {
+                libc::SIG_BLOCK => before | set,
+                libc::SIG_UNBLOCK => before & !set,
+                libc::SIG_SETMASK => set,
+                _ => return -i64::from(libc::EINVAL),
+            } & !(bit(libc::SIGKILL) | bit(libc::SIGSTOP));
+        }
+        let told = old == 0
+            || space
+                .memory
+                .write_all_at(&before.to_le_bytes(), old)
+                .is_ok();
+        let _ = sys::set_signal_mask(tid, after & !TRAP);
+        if let Some(task) = self.tasks.get_mut(&tid) {
+            task.owes_trap = after & TRAP != 0;
+        }
+        if told { 0 } else { -i64::from(libc::EFAULT) }
     }
 
     /// A thread set the action of a signal from the memory at `new`.

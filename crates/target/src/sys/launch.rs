@@ -38,9 +38,9 @@ pub fn launch(
     let mut argv: Vec<*const libc::c_char> = arguments.iter().map(|a| a.as_ptr()).collect();
     argv.push(std::ptr::null());
     let tracer = std::process::id();
-    // SAFETY: between fork and exec the child calls only async-signal-safe
-    // functions and touches only what was allocated before.
     let pid = match parent {
+        // SAFETY: between fork and exec the child calls only async-signal-safe
+        // functions and touches only what was allocated before.
         Parent::Caller => unsafe { libc::fork() },
         // SAFETY: without CLONE_VM this is a fork, and the child is as careful.
         Parent::CallersParent => unsafe {
