@@ -42,7 +42,7 @@ int main(void) {
         CHECK(fgets(line, sizeof line, stdin));
         /* A line begins with how many keys were signals so far: any thread may have
            got them, sooner or later than the line is read. */
-        while (interrupts + quits < atoi(line))
+        while (interrupts + quits < atoi(line) || (strstr(line, "size") && !resizes))
             usleep(1000);
         printf("%d interrupts, %d quits, %d resizes, line %s", interrupts, quits, resizes, line);
         if (!strcmp(line, "0 size\n"))
