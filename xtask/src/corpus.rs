@@ -43,7 +43,28 @@ pub struct Options {
     /// Build the kernels and stop
     #[arg(long)]
     build_only: bool,
+    /// More options for every run, e.g. '--watch ptrace'
+    #[arg(long, value_name = "OPTIONS", allow_hyphen_values = true)]
+    with: Option<String>,
+    /// Run as the user of this number instead of as root
+    #[arg(long, value_name = "UID")]
+    user: Option<u32>,
 }
+
+impl Options {
+    /// The short form as an ordinary user whom perf events are refused.
+    pub fn as_ordinary_user() -> Self {
+        Self {
+            first_seed: 1,
+            with: Some("--watch ptrace".to_owned()),
+            user: Some(NOBODY),
+            ..Self::default()
+        }
+    }
+}
+
+/// The user without rights.
+const NOBODY: u32 = 65534;
 
 /// How many cases passed and failed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -83,6 +104,13 @@ pub fn run(options: &Options) -> Result<Tally> {
     let driver = Driver {
         redhanded,
         reports: place::target().join("corpus/reports"),
+        with: options
+            .with
+            .iter()
+            .flat_map(|with| with.split_whitespace())
+            .map(str::to_owned)
+            .collect(),
+        user: options.user,
     };
     let seeds = options.seeds.unwrap_or(if options.full { 20 } else { 1 });
     let demands = Demands {

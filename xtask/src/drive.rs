@@ -1,6 +1,8 @@
 //! Driving the `redhanded` binary over one program, round after round.
 
-use std::fs;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -52,6 +54,10 @@ pub struct Driver {
     pub redhanded: PathBuf,
     /// Where reports are put.
     pub reports: PathBuf,
+    /// More options for every run.
+    pub with: Vec<String>,
+    /// Who runs it, if not we.
+    pub user: Option<u32>,
 }
 
 impl Driver {
@@ -59,15 +65,23 @@ impl Driver {
     pub fn run(&self, program: &Program, round: &Round) -> Result<Finding> {
         fs::create_dir_all(&self.reports)
             .with_context(|| format!("cannot create {}", self.reports.display()))?;
+        if self.user.is_some() {
+            fs::set_permissions(&self.reports, Permissions::from_mode(0o777))
+                .with_context(|| format!("cannot open {} to all", self.reports.display()))?;
+        }
         let name = program.title().replace(['/', ' '], "-");
         let file = self.reports.join(format!("{name}-{}.json", round.seed));
         let _ = fs::remove_file(&file);
-        let arguments = arguments(&program.path, &file, round);
+        let mut arguments = arguments(&program.path, &file, round);
+        arguments.splice(1..1, self.with.iter().cloned());
         let redhanded = self.redhanded.to_string_lossy();
         let words = command::in_words(&redhanded, &arguments);
         let start = Instant::now();
         let mut command = Command::new(&self.redhanded);
         command.args(&arguments);
+        if let Some(user) = self.user {
+            command.uid(user).gid(user);
+        }
         let outcome = command::captured(&mut command, round.time + GRACE)
             .with_context(|| format!("$ {words}"))?;
         let Some(status) = outcome.status.and_then(|status| status.code()) else {

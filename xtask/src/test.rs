@@ -35,6 +35,7 @@ pub fn run(options: &Options) -> Result<bool> {
     ];
     if !options.quick {
         steps.push(("corpus, short form", short_corpus));
+        steps.push(("corpus, as an ordinary user without perf", ordinary_corpus));
         steps.push(("demo", demo));
     }
     let mut total = Tally::default();
@@ -146,6 +147,10 @@ fn short_fuzz() -> Result<Tally> {
 
 fn short_corpus() -> Result<Tally> {
     corpus::run(&corpus::Options::default())
+}
+
+fn ordinary_corpus() -> Result<Tally> {
+    corpus::run(&corpus::Options::as_ordinary_user())
 }
 
 fn demo() -> Result<Tally> {

@@ -343,6 +343,8 @@ mod tests {
         Driver {
             redhanded,
             reports: folder,
+            with: Vec::new(),
+            user: None,
         }
     }
 

@@ -68,6 +68,7 @@ pub struct Caught {
     other: Option<(Confirmed, ThreadName, Vec<Avma>)>,
     region: Region,
     modules: Vec<ModuleId>,
+    suspects: Vec<String>,
     sampled_code: Vec<u8>,
 }
 
@@ -147,6 +148,7 @@ impl Teller {
             sampled: collision.sampled,
             other: collision.other,
             region: collision.region,
+            suspects: collision.suspects,
             sampled_code: collision.sampled_code,
         };
         self.tell(Message::Collision(Box::new(caught), windows));
@@ -260,6 +262,7 @@ impl Mapped {
             sampled: caught.sampled,
             other: caught.other,
             region: caught.region,
+            suspects: caught.suspects,
             sampled_code: caught.sampled_code,
         }
     }

@@ -63,6 +63,8 @@ pub struct Collision {
     pub region: Region,
     /// What was mapped.
     pub modules: Vec<Arc<Module>>,
+    /// Who may have changed the bytes, where nobody was caught.
+    pub suspects: Vec<String>,
     /// The bytes at the sampled instruction.
     pub sampled_code: Vec<u8>,
 }

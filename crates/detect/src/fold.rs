@@ -200,6 +200,7 @@ fn describe(collision: &Collision) -> Option<Race> {
         instances: 1,
         lines: lines(&accesses),
         accesses,
+        suspects: collision.suspects.clone(),
     })
 }
 

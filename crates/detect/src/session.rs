@@ -2,6 +2,7 @@
 
 use crate::confirm::{Collision, code_at, confirm};
 use crate::crash::{Crashed, MOST_RECENT, Recent};
+use crate::suspects::suspects;
 use crate::{Budget, Random, Sampler, Start};
 use redhanded_model::{
     Avma, Hit, Loss, Losses, ModuleId, Registers, SiteCounts, SpaceId, Strategy, Svma, TaskId,
@@ -384,6 +385,11 @@ impl Session<'_> {
             ),
             other,
             region: self.target.region(record.space, record.bytes.start),
+            suspects: if record.hit.is_none() {
+                suspects(self.target, &record)
+            } else {
+                Vec::new()
+            },
             modules,
             sampled_code: code_at(self.target, record.space, record.pc),
             record,

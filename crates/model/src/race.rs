@@ -227,6 +227,8 @@ pub struct Race {
     /// The distinct pairs of lines that were seen, each in order, since a pair
     /// of functions may race at several.
     pub lines: Vec<Vec<Line>>,
+    /// Of unknown origin: who may have done it, as far as could be seen.
+    pub suspects: Vec<String>,
 }
 
 impl Race {

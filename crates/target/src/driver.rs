@@ -689,6 +689,14 @@ impl<M: Machine> Target for Driver<M> {
         self.machine.region(space, address)
     }
 
+    fn in_system_calls(&mut self, space: SpaceId) -> Vec<(TaskId, Registers)> {
+        self.machine.in_system_calls(space)
+    }
+
+    fn sharers(&mut self, space: SpaceId, address: Avma) -> Vec<(u32, String)> {
+        self.machine.sharers(space, address)
+    }
+
     fn space_of(&self, task: TaskId) -> SpaceId {
         self.machine.space_of(task)
     }

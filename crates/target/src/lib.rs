@@ -186,6 +186,13 @@ pub trait Target {
     /// Where in the target an address is.
     fn region(&mut self, space: SpaceId, address: Avma) -> Region;
 
+    /// The tasks of a space that are in a system call now, with the registers
+    /// that hold its arguments.
+    fn in_system_calls(&mut self, space: SpaceId) -> Vec<(TaskId, Registers)>;
+
+    /// Other processes that map the memory at an address, by number and name.
+    fn sharers(&mut self, space: SpaceId, address: Avma) -> Vec<(u32, String)>;
+
     /// The space a task lives in.
     fn space_of(&self, task: TaskId) -> SpaceId;
 

@@ -191,6 +191,17 @@ pub trait Machine {
     /// Where an address is.
     fn region(&mut self, space: SpaceId, address: Avma) -> Region;
 
+    /// The tasks of a space that are in a system call now, with the registers
+    /// that hold its arguments.
+    fn in_system_calls(&mut self, _space: SpaceId) -> Vec<(TaskId, Registers)> {
+        Vec::new()
+    }
+
+    /// Other processes that map the memory at an address, by number and name.
+    fn sharers(&mut self, _space: SpaceId, _address: Avma) -> Vec<(u32, String)> {
+        Vec::new()
+    }
+
     /// A task's name.
     fn thread_name(&self, task: TaskId) -> ThreadName;
 

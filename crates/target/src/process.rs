@@ -558,6 +558,28 @@ impl Machine for Process {
         })
     }
 
+    fn in_system_calls(&mut self, space: SpaceId) -> Vec<(TaskId, Registers)> {
+        let running = self
+            .tasks_in(space)
+            .filter(|(_, task)| task.state == State::Running);
+        running
+            .filter_map(|(tid, task)| {
+                let registers = tasks::system_call(task.pid, *tid)?;
+                Some((TaskId(tid.cast_unsigned()), registers))
+            })
+            .collect()
+    }
+
+    fn sharers(&mut self, space: SpaceId, address: Avma) -> Vec<(u32, String)> {
+        let Some(space) = self.spaces.get(&space) else {
+            return Vec::new();
+        };
+        let sharers = maps::sharers(space.pid, address.0).into_iter();
+        sharers
+            .map(|pid| (pid.cast_unsigned(), tasks::name(pid, pid)))
+            .collect()
+    }
+
     fn thread_name(&self, task: TaskId) -> ThreadName {
         let tid = task.0.cast_signed();
         let pid = self.tasks.get(&tid).map_or(self.pid, |task| task.pid);

@@ -62,6 +62,7 @@ struct RacePart<'a> {
     values: ValuesPart,
     instances: u64,
     lines: &'a [Vec<Line>],
+    suspects: &'a [String],
     accesses: Vec<AccessPart<'a>>,
 }
 
@@ -173,6 +174,7 @@ fn race(race: &Race) -> RacePart<'_> {
         },
         instances: race.instances,
         lines: &race.lines,
+        suspects: &race.suspects,
         accesses: race.accesses.iter().map(access).collect(),
     }
 }

@@ -56,6 +56,14 @@ pub(super) fn full(
         );
     }
     page.put(2, HANG, seen(style, race, windows));
+    for suspect in &race.suspects {
+        let text = format!("Perhaps: {suspect}.");
+        page.put(
+            2,
+            HANG,
+            label(style, Role::Heading, "origin").words(Role::Plain, &text),
+        );
+    }
     for note in notes(race) {
         page.put(
             2,
@@ -151,7 +159,7 @@ fn notes(race: &Race) -> Vec<&'static str> {
              no run by default.",
         );
     }
-    if race.unknown_origin() {
+    if race.unknown_origin() && race.suspects.is_empty() {
         notes.push(
             "Unknown origin: no watched thread was seen to make the change. It can come from \
              another process through shared memory, from a second mapping of the same page, \

@@ -153,6 +153,7 @@ fn race() -> impl Strategy<Value = Race> {
                     values: Values { before, after },
                     instances,
                     accesses,
+                    suspects: Vec::new(),
                     lines: Vec::new(),
                 }
             },

@@ -73,6 +73,7 @@ fn race(what: What, values: Values, accesses: Vec<AccessReport>) -> Race {
         values,
         instances: 3,
         accesses,
+        suspects: Vec::new(),
         lines: Vec::new(),
     }
 }

@@ -9,6 +9,8 @@
 //! - A thread's signal mask and a process's actions are changed by two system
 //!   calls of the C library. Breakpoints work through SIGTRAP, and what the
 //!   program wants of SIGTRAP must not be lost over that.
+//! - A child that `clone` is asked to hide from tracers (CLONE_UNTRACED) has our
+//!   breakpoints in its text all the same.
 
 use crate::Module;
 use redhanded_image::{Flow, Image, Instruction};
@@ -24,11 +26,14 @@ pub enum Hook {
     Mask,
     /// A thread is about to change a signal's action.
     Action,
+    /// A thread is about to call `clone`, perhaps so that no tracer hears of it.
+    Clone,
 }
 
 /// The system call that a mask changes by, and the one for actions.
 const RT_SIGPROCMASK: u8 = 14;
 const RT_SIGACTION: u8 = 13;
+const CLONE: u8 = 56;
 /// How far behind the loading of its number a system call is looked for.
 const NEAR: usize = 48;
 /// How long a function that only wraps a system call is at most.
@@ -112,6 +117,11 @@ fn find(image: &Image, is_program: bool, program: Option<&Image>) -> Vec<(Svma, 
         found.extend(calls.into_iter().filter(lasts).map(|at| (at, Hook::Mask)));
         let calls = system_calls(image, RT_SIGACTION);
         found.extend(calls.into_iter().map(|at| (at, Hook::Action)));
+        if let Some(clone) = image.dynamic_symbol("clone") {
+            let calls = system_calls(image, CLONE);
+            let called = |at: &Svma| (clone.0..clone.0 + WRAPPER).contains(&at.0);
+            found.extend(calls.into_iter().filter(called).map(|at| (at, Hook::Clone)));
+        }
     }
     found
 }
@@ -197,6 +207,7 @@ mod tests {
         let of = |hook| found.iter().filter(|(_, h)| *h == hook).count();
         assert_eq!(of(Hook::Mask), 1, "{found:?}");
         assert!(of(Hook::Action) >= 1, "{found:?}");
+        assert_eq!(of(Hook::Clone), 1, "{found:?}");
         for (at, _) in found {
             assert_eq!(image.bytes_at(at, 2), Some(&SYSCALL[..]));
         }

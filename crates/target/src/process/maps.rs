@@ -12,6 +12,9 @@ pub struct Mapping {
     pub executable: bool,
     pub shared: bool,
     pub offset: u64,
+    /// Device and inode of the file behind it; memory that is shared without a
+    /// name has one, too.
+    pub file_id: (String, u64),
     pub name: String,
 }
 
@@ -47,6 +50,36 @@ pub fn shared(pid: i32) -> Vec<Mapping> {
     maps
 }
 
+/// The other processes that map what `pid` has mapped shared at `address`, as far
+/// as they may be looked at.
+pub fn sharers(pid: i32, address: u64) -> Vec<i32> {
+    let here = shared(pid).into_iter().find(|map| map.contains(address));
+    let Some(here) = here.filter(|map| map.file_id.1 != 0) else {
+        return Vec::new();
+    };
+    let at = here.offset + (address - here.start);
+    let maps_it = |other: &i32| {
+        shared(*other).iter().any(|map| {
+            map.file_id == here.file_id
+                && (map.offset..map.offset + (map.end - map.start)).contains(&at)
+        })
+    };
+    let Ok(processes) = fs::read_dir("/proc") else {
+        return Vec::new();
+    };
+    let mut sharers: Vec<i32> = processes
+        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+        .filter(|other| *other != pid)
+        .filter(maps_it)
+        .take(MOST_SHARERS)
+        .collect();
+    sharers.sort_unstable();
+    sharers
+}
+
+/// More names of processes tell nothing new.
+const MOST_SHARERS: usize = 4;
+
 fn parse_line(line: &str) -> Option<Mapping> {
     // start-end perms offset dev inode          name (may hold spaces)
     let mut rest = line;
@@ -59,7 +92,7 @@ fn parse_line(line: &str) -> Option<Mapping> {
     let (start, end) = field().split_once('-')?;
     let permissions = field();
     let offset = field();
-    let (_device, _inode) = (field(), field());
+    let (device, inode) = (field(), field());
     let name = rest.trim_start().to_owned();
     Some(Mapping {
         start: u64::from_str_radix(start, 16).ok()?,
@@ -68,6 +101,7 @@ fn parse_line(line: &str) -> Option<Mapping> {
         executable: permissions.contains('x'),
         shared: permissions.ends_with('s'),
         offset: u64::from_str_radix(offset, 16).ok()?,
+        file_id: (device.to_owned(), inode.parse().unwrap_or(0)),
         name,
     })
 }

@@ -1,6 +1,7 @@
 //! What `/proc` tells about the threads of a process.
 
 use crate::sys::Tid;
+use redhanded_model::{Register, Registers};
 use std::fs;
 
 /// The name of a thread.
@@ -78,6 +79,30 @@ pub fn stack_pointer(pid: Tid, tid: Tid) -> Option<u64> {
     let fields: Vec<&str> = text.split_whitespace().collect();
     let field = fields.len().checked_sub(2).and_then(|at| fields.get(at))?;
     u64::from_str_radix(field.trim_start_matches("0x"), 16).ok()
+}
+
+/// The system call a thread is in, and its arguments, where registers hold them.
+pub fn system_call(pid: Tid, tid: Tid) -> Option<Registers> {
+    let text = fs::read_to_string(format!("/proc/{pid}/task/{tid}/syscall")).ok()?;
+    let mut fields = text.split_whitespace();
+    let system_call = fields.next()?.parse().ok().filter(|call| *call >= 0)?;
+    let mut registers = Registers {
+        system_call,
+        ..Registers::default()
+    };
+    let arguments = [
+        Register::Rdi,
+        Register::Rsi,
+        Register::Rdx,
+        Register::R10,
+        Register::R8,
+        Register::R9,
+    ];
+    for (register, field) in arguments.into_iter().zip(fields) {
+        let value = u64::from_str_radix(field.trim_start_matches("0x"), 16).ok()?;
+        registers.gpr[register as usize] = value;
+    }
+    Some(registers)
 }
 
 /// The system call a thread sleeps in.

@@ -149,6 +149,11 @@ impl Breakpoints {
         self.originals.retain(|address, _| !range.contains(address));
     }
 
+    /// The byte under the breakpoint at `address`.
+    pub fn original_at(&self, address: u64) -> Option<u8> {
+        self.originals.get(&address).copied()
+    }
+
     /// Whether one stood at `address` and is gone.
     pub fn was_at(&self, address: u64) -> bool {
         self.originals.contains_key(&address) && !self.standing.contains(&address)

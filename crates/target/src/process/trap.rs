@@ -16,7 +16,7 @@ use super::maps;
 use super::tasks::{self, Signals, bit};
 use crate::Stop;
 use crate::sys::{self, Change, Tid};
-use redhanded_model::SpaceId;
+use redhanded_model::{Avma, SpaceId};
 use std::os::unix::fs::FileExt;
 
 const TRAP: u64 = bit(libc::SIGTRAP);
@@ -152,6 +152,7 @@ impl Process {
         };
         let result = match hook {
             Hook::Mask => Some(self.change_mask(tid, &registers)),
+            Hook::Clone => return self.clone_openly(tid, address, registers),
             // Most actions are for other signals; the kernel sets them.
             Hook::Action | Hook::Linker => {
                 let gate = self.space_of(tid).and_then(|space| space.trap.gate);
@@ -184,6 +185,37 @@ impl Process {
         let _ = sys::set_raw_registers(tid, &registers);
         self.go_on(tid, 0);
         None
+    }
+
+    /// Carries out a `clone` where it stands, because the child begins there; and
+    /// so that we hear of it.
+    fn clone_openly(
+        &mut self,
+        tid: Tid,
+        address: u64,
+        mut registers: libc::user_regs_struct,
+    ) -> Option<Stop> {
+        const UNTRACED: u64 = libc::CLONE_UNTRACED as u64;
+        let id = self.space_of(tid)?.id;
+        registers.rdi &= !UNTRACED;
+        registers.rip = address;
+        let _ = sys::set_raw_registers(tid, &registers);
+        let space = self.spaces.get_mut(&id)?;
+        let original = space.breakpoints.original_at(address);
+        space.remove_breakpoint(address);
+        let entered = enter_system_call(tid);
+        let space = self.spaces.get_mut(&id)?;
+        if let Some(original) = original {
+            let again = [(Avma(address), original)];
+            space.breakpoints.set(&space.memory, &again);
+        }
+        match entered {
+            Ok(()) => {
+                self.go_on(tid, 0);
+                None
+            }
+            Err(change) => self.changed(tid, change),
+        }
     }
 
     /// `rt_sigprocmask` as the kernel does it, but for SIGTRAP; its result.
@@ -248,14 +280,18 @@ impl Process {
 /// Runs a stopped thread into the system call at its pc and out of it. What
 /// happened instead, if something did before it began.
 fn run_system_call(tid: Tid) -> Result<(), Change> {
+    enter_system_call(tid)?;
+    // To its end it runs as to its beginning.
+    enter_system_call(tid)
+}
+
+/// Runs a stopped thread to the next beginning or end of a system call.
+fn enter_system_call(tid: Tid) -> Result<(), Change> {
     const AT_SYSTEM_CALL: i32 = libc::SIGTRAP | 0x80;
-    for _enter_and_leave in 0..2 {
-        let _ = sys::resume_to_system_call(tid);
-        match sys::wait_for(tid) {
-            Ok(Some(Change::Stopped(AT_SYSTEM_CALL, 0))) => {}
-            Ok(Some(change)) => return Err(change),
-            _ => return Ok(()),
-        }
+    let _ = sys::resume_to_system_call(tid);
+    match sys::wait_for(tid) {
+        Ok(Some(Change::Stopped(AT_SYSTEM_CALL, 0))) => Ok(()),
+        Ok(Some(change)) => Err(change),
+        _ => Ok(()),
     }
-    Ok(())
 }
