@@ -98,7 +98,7 @@ impl<'a> Trial<'a> {
             .transpose()?;
         Ok(Circumstances {
             stripped,
-            unprivileged: !nix::unistd::geteuid().is_root(),
+            unprivileged: self.driver.user.is_some() || !nix::unistd::geteuid().is_root(),
         })
     }
 

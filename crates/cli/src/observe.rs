@@ -99,6 +99,7 @@ pub fn observe(
                 found: 0,
                 most: observation.max_races.unwrap_or(u64::MAX),
                 on_race,
+                is_ours: matches!(observation.subject, Subject::Program(_)),
                 pid: None,
                 crash: None,
             };
@@ -123,6 +124,8 @@ struct Watching<'a> {
     found: u64,
     most: u64,
     on_race: Option<OnRace>,
+    /// Whether the program was started by us.
+    is_ours: bool,
     /// The program of the present run.
     pid: Option<u32>,
     crash: Option<Crash>,
@@ -141,7 +144,12 @@ impl Watching<'_> {
                 Heard::Silence => return Ok(None),
             };
             match message {
-                Message::Started { pid } => self.pid = Some(pid),
+                Message::Started { pid } => {
+                    self.pid = Some(pid);
+                    if self.is_ours {
+                        self.front.mirror(pid);
+                    }
+                }
                 Message::Module(file) => self.mapped.add(file, self.images),
                 Message::Collision(caught, windows) => {
                     let collision = self.mapped.collision(*caught);
@@ -208,7 +216,7 @@ impl Watching<'_> {
         finished: Option<Finished>,
         observation: &Observation,
     ) -> Result<(RunReport, Ending), Failure> {
-        let is_ours = matches!(observation.subject, Subject::Program(_));
+        let is_ours = self.is_ours;
         let (mut report, outcome, mut ending) = match finished {
             Some(finished) => (finished.report, finished.outcome, finished.ending),
             None => (self.bereaved(), Outcome::Enough, Ending::LeftRunning),

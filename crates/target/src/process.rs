@@ -140,8 +140,8 @@ pub struct Process {
     /// CPU time of each process, as last seen.
     cpu: HashMap<Tid, Duration>,
     ended: Option<Ending>,
-    /// Whether the program is ours to wait for.
-    launched: bool,
+    /// When the program was last continued after a stop; see [`tracer`].
+    continued: Option<Duration>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -186,7 +186,6 @@ impl Process {
         let parent = tracer.map_or(Parent::Caller, |_| Parent::CallersParent);
         let pid = program.start(OPTIONS, &signals.0, parent)?;
         let mut process = Self::new(pid, images, signals, settings, tracer);
-        process.launched = true;
         let space = process.new_space(pid).inspect_err(|_| {
             // Nobody asked for it to run unobserved.
             let _ = sys::kill(pid, libc::SIGKILL);
@@ -225,7 +224,7 @@ impl Process {
             unseen: BTreeSet::new(),
             cpu: HashMap::new(),
             ended: None,
-            launched: false,
+            continued: None,
         }
     }
 
@@ -387,6 +386,7 @@ impl Machine for Process {
         for tid in std::mem::take(&mut self.parked) {
             self.go_on(tid, 0);
         }
+        self.wake_front();
         let now = self.now();
         let due = |space: &&Space| {
             space.awake && !space.hooks.hear_of_modules() && now >= space.next_scan

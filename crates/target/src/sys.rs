@@ -13,8 +13,8 @@ pub use launch::{Parent, launch};
 pub use ledger::Ledger;
 pub use perf::{PerfWatch, WatchFor};
 pub use ptrace::*;
-pub use signals::SignalSet;
-pub use wait::{Change, poll_change, poll_change_of, wait_for};
+pub use signals::{SignalSet, stop_self};
+pub use wait::{Change, poll_change, poll_change_of, poll_child, wait_for};
 
 use std::ffi::{c_int, c_long};
 use std::io;

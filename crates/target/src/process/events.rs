@@ -18,8 +18,12 @@ const SPIN: Duration = Duration::from_micros(30);
 /// its own may take ours.
 const LONGEST_SLEEP: Duration = Duration::from_millis(50);
 
-/// Signals that tell of a mistake in the program.
-const FATAL: [i32; 6] = [
+/// Signals that end a program with a core, for a mistake most often.
+const FATAL: [i32; 10] = [
+    libc::SIGQUIT,
+    libc::SIGTRAP,
+    libc::SIGXCPU,
+    libc::SIGXFSZ,
     libc::SIGSEGV,
     libc::SIGBUS,
     libc::SIGILL,
@@ -138,6 +142,7 @@ impl Process {
             self.newborn_stopped(tid);
             return None;
         }
+        let state = self.tasks.get(&tid).map(|task| task.state);
         self.set_state(tid, State::Stopped(0));
         match event {
             0 => self.signalled(tid, signal),
@@ -161,6 +166,9 @@ impl Process {
                         let _ = sys::listen(tid);
                     }
                     _ => {
+                        if state == Some(State::GroupStopped) {
+                            self.continued(tid);
+                        }
                         self.see_stack(tid);
                         Self::undo_interruption(tid);
                         self.go_on(tid, 0);
@@ -196,16 +204,7 @@ impl Process {
     /// A signal is about to be delivered: ours, or the target's.
     fn signalled(&mut self, tid: Tid, signal: i32) -> Option<Stop> {
         if signal != libc::SIGTRAP {
-            if FATAL.contains(&signal) && self.will_kill(tid, signal) {
-                self.set_state(tid, State::Stopped(signal));
-                return Some(Stop::Fatal {
-                    task: task_id(tid),
-                    registers: sys::registers(tid).unwrap_or_default(),
-                    signal,
-                });
-            }
-            self.go_on(tid, signal);
-            return None;
+            return self.deliver(tid, signal);
         }
         let (Ok(info), Ok(registers)) = (sys::signal_info(tid), sys::registers(tid)) else {
             self.go_on(tid, signal);
@@ -225,11 +224,28 @@ impl Process {
                 self.go_on(tid, 0);
                 None
             }
-            _ => {
-                self.go_on(tid, signal);
-                None
-            }
+            _ => self.deliver(tid, signal),
         }
+    }
+
+    /// Delivers a signal that is the target's own.
+    fn deliver(&mut self, tid: Tid, signal: i32) -> Option<Stop> {
+        if !FATAL.contains(&signal) || !self.will_kill(tid, signal) {
+            self.go_on(tid, signal);
+            return None;
+        }
+        // The core that it may leave is to hold the program's own code.
+        let id = self.tasks.get(&tid)?.space;
+        if let Some(space) = self.spaces.get_mut(&id) {
+            space.breakpoints.clear(&space.memory, |_| false);
+            space.hooks = Default::default();
+        }
+        self.set_state(tid, State::Stopped(signal));
+        Some(Stop::Fatal {
+            task: task_id(tid),
+            registers: sys::registers(tid).unwrap_or_default(),
+            signal,
+        })
     }
 
     /// Whether nobody handles a signal that is about to be delivered.
@@ -250,8 +266,7 @@ impl Process {
             && space.breakpoints.was_at(address)
             && space.byte_at(address) != Some(INT3);
         if hook.is_none() && !ours && !gone {
-            self.go_on(tid, libc::SIGTRAP);
-            return None;
+            return self.deliver(tid, libc::SIGTRAP);
         }
         self.mend_trap(tid);
         match hook {

@@ -58,6 +58,11 @@ pub const fn bit(signal: i32) -> u64 {
     1 << (signal - 1)
 }
 
+/// Whether a process is stopped by a signal, traced or not.
+pub fn is_stopped(pid: Tid) -> bool {
+    status_field(pid, "State:").is_some_and(|state| state.starts_with(['T', 't']))
+}
+
 /// Who traces a thread; 0 for nobody.
 pub fn tracer_of(tid: Tid) -> Option<Tid> {
     status_field(tid, "TracerPid:")?.parse().ok()

@@ -7,10 +7,11 @@
 //! puts the breakpoint bytes back. And when tracing is over the tracer ends,
 //! which frees threads in their sleep as no request to the kernel can.
 
-use super::{Signals, guard};
+use super::{Process, Signals, guard, tasks};
 use crate::Ending;
+use crate::Machine;
 use crate::process::events::ending;
-use crate::sys::{self, Ledger, SignalSet, Tid};
+use crate::sys::{self, Change, Ledger, SignalSet, Tid};
 use std::collections::HashMap;
 use std::io;
 use std::os::unix::net::UnixStream;
@@ -44,6 +45,7 @@ pub fn split(signals: Arc<Signals>) -> io::Result<(Side, UnixStream)> {
             ledger,
             signals,
             endings: HashMap::new(),
+            mirrors: None,
         };
         return Ok((Side::Front(front_side), front));
     }
@@ -80,6 +82,33 @@ impl Tracer {
     }
 }
 
+/// How long after a continuation the one in front is looked after.
+const FRONT_WAKES_WITHIN: Duration = Duration::from_secs(1);
+
+impl Process {
+    /// A stopped program was continued.
+    pub(super) fn continued(&mut self, tid: Tid) {
+        if tid == self.pid {
+            self.continued = Some(self.now());
+        }
+    }
+
+    /// Continues the one in front, which has stopped with the program, or may be
+    /// about to when it hears of a stop that is over.
+    pub(super) fn wake_front(&mut self) {
+        let Some(at) = self.continued.filter(|_| self.ledger.is_some()) else {
+            return;
+        };
+        if self.now() > at + FRONT_WAKES_WITHIN {
+            self.continued = None;
+        }
+        let front = std::os::unix::process::parent_id().cast_signed();
+        if tasks::is_stopped(front) && !tasks::is_stopped(self.pid) {
+            let _ = sys::kill(front, libc::SIGCONT);
+        }
+    }
+}
+
 /// The side that the user sees.
 pub struct Front {
     tracer: Tid,
@@ -87,9 +116,17 @@ pub struct Front {
     signals: Arc<Signals>,
     /// How children of ours ended.
     endings: HashMap<Tid, Ending>,
+    /// The program whose stops we share.
+    mirrors: Option<Tid>,
 }
 
 impl Front {
+    /// From here on this process stops when program `pid` does: a shell that
+    /// started us as its job knows of us only.
+    pub fn mirror(&mut self, pid: u32) {
+        self.mirrors = Some(pid.cast_signed());
+    }
+
     /// Tells the tracer that enough was seen.
     pub fn enough(&self) {
         self.ledger.number().store(1, Ordering::Relaxed);
@@ -114,7 +151,12 @@ impl Front {
     }
 
     fn reap(&mut self) {
-        while let Ok(Some((pid, change))) = sys::poll_change() {
+        while let Ok(Some((pid, change))) = sys::poll_child() {
+            let stopped = matches!(change, Change::Stopped(..)) && self.mirrors == Some(pid);
+            // Since it stopped, somebody may have continued it.
+            if stopped && tasks::is_stopped(pid) {
+                sys::stop_self();
+            }
             self.endings.extend(ending(change).map(|e| (pid, e)));
         }
     }

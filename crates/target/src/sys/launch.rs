@@ -4,6 +4,27 @@ use super::{SignalSet, Tid, check};
 use std::ffi::{CString, c_int, c_long};
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Whether we were started with SIGPIPE ignored.
+static PIPE_IGNORED: AtomicBool = AtomicBool::new(false);
+
+/// Looks before Rust's runtime begins, which sets it.
+// SAFETY: the loader calls what this section holds, as it calls constructors.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static AT_START: extern "C" fn() = {
+    extern "C" fn look() {
+        // SAFETY: the struct is plain data, which the call fills in.
+        let action = unsafe {
+            let mut action: libc::sigaction = std::mem::zeroed();
+            libc::sigaction(libc::SIGPIPE, std::ptr::null(), &raw mut action);
+            action
+        };
+        PIPE_IGNORED.store(action.sa_sigaction == libc::SIG_IGN, Ordering::Relaxed);
+    }
+    look
+};
 
 /// Whose child a program becomes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -26,7 +47,7 @@ pub struct Launch {
 /// Forks a child that waits, and becomes `program` when [`Launch::go`] is called.
 ///
 /// The child gets the signal mask `mask` had before it blocked anything, and the
-/// default action for SIGPIPE, which Rust's runtime ignores.
+/// action for SIGPIPE that we were started with: Rust's runtime ignores it.
 pub fn launch(
     program: &CString,
     arguments: &[CString],
@@ -66,7 +87,9 @@ pub fn launch(
                 if libc::read(go_read.as_raw_fd(), (&raw mut byte).cast(), 1) != 1 {
                     libc::_exit(127);
                 }
-                libc::signal(libc::SIGPIPE, libc::SIG_DFL);
+                if !PIPE_IGNORED.load(Ordering::Relaxed) {
+                    libc::signal(libc::SIGPIPE, libc::SIG_DFL);
+                }
                 libc::sigprocmask(
                     libc::SIG_SETMASK,
                     &raw const mask.before,

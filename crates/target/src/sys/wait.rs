@@ -35,6 +35,11 @@ pub fn wait_for(tid: Tid) -> io::Result<Option<Change>> {
     }
 }
 
+/// The next change of any child of ours, its stops by signals included.
+pub fn poll_child() -> io::Result<Option<(Tid, Change)>> {
+    wait_change(-1, libc::WNOHANG | libc::WUNTRACED)
+}
+
 fn wait_change(tid: Tid, flags: c_int) -> io::Result<Option<(Tid, Change)>> {
     let mut status = 0;
     // Tracees belong to the thread that seized them, so several threads may each
