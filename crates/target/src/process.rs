@@ -110,6 +110,8 @@ struct Task {
     stack: u64,
     /// It blocks SIGTRAP as far as it knows; see [`trap`].
     owes_trap: bool,
+    /// It really does, because one that is not ours waits for it.
+    holds_trap: bool,
     /// What its debug registers hold, where they are set through ptrace.
     registers: Table,
 }
@@ -132,6 +134,8 @@ pub struct Process {
     modules: Vec<Arc<Module>>,
     next_module: u32,
     images: Arc<Images>,
+    /// Threads with a SIGTRAP of their own, until its action is set again.
+    awaiting_action: Vec<Tid>,
     /// Threads that go on when the driver has dealt with what they brought.
     parked: Vec<Tid>,
     pending: VecDeque<Stop>,
@@ -218,6 +222,7 @@ impl Process {
             modules: Vec::new(),
             next_module: 0,
             images,
+            awaiting_action: Vec::new(),
             parked: Vec::new(),
             pending: VecDeque::new(),
             signals,
@@ -316,6 +321,7 @@ impl Process {
                 state: State::Running,
                 stack,
                 owes_trap: false,
+                holds_trap: false,
                 registers: Table::default(),
             },
         );

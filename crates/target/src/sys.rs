@@ -44,12 +44,14 @@ pub fn kill(pid: Tid, signal: c_int) -> io::Result<()> {
     check(unsafe { libc::kill(pid, signal) }.into()).map(drop)
 }
 
-/// Whether two processes have one memory. Assumed where the kernel cannot say:
-/// a child that is kept needlessly costs less than one with our bytes in it.
-pub fn same_memory(a: Tid, b: Tid) -> bool {
+/// Whether two processes have one memory; `None` where the kernel does not say.
+pub fn same_memory(a: Tid, b: Tid) -> Option<bool> {
     const KCMP_VM: c_int = 1;
     // SAFETY: takes numbers only.
-    unsafe { libc::syscall(libc::SYS_kcmp, a, b, KCMP_VM, 0, 0) <= 0 }
+    match unsafe { libc::syscall(libc::SYS_kcmp, a, b, KCMP_VM, 0, 0) } {
+        -1 => None,
+        order => Some(order == 0),
+    }
 }
 
 /// The CPU time a process has used, over all its threads.

@@ -122,7 +122,9 @@ impl Process {
             .tasks
             .iter()
             .filter(|(tid, task)| {
-                task.owes_trap || tasks::signals(**tid, Signals::Pending) & TRAP != 0
+                task.owes_trap
+                    || self.owes_action(task.space)
+                    || (!task.holds_trap && tasks::signals(**tid, Signals::Pending) & TRAP != 0)
             })
             .map(|(tid, _)| *tid)
             .collect();
@@ -132,7 +134,10 @@ impl Process {
     }
 
     fn pay_back_one(&mut self, tid: Tid) {
-        let owed = self.tasks.get(&tid).is_some_and(|task| task.owes_trap);
+        let Some(task) = self.tasks.get(&tid) else {
+            return;
+        };
+        let (owed, holds) = (task.owes_trap, task.holds_trap);
         let _ = sys::interrupt(tid);
         for _ in 0..STOP_TRIES {
             match sys::poll_change_of(tid) {
@@ -143,7 +148,7 @@ impl Process {
                     self.release_all();
                 }
                 Ok(Some(Change::Stopped(_, libc::PTRACE_EVENT_STOP))) => {
-                    let waits = tasks::signals(tid, Signals::Pending) & TRAP != 0;
+                    let waits = !holds && tasks::signals(tid, Signals::Pending) & TRAP != 0;
                     let mask = sys::signal_mask(tid).unwrap_or(0);
                     Self::undo_interruption(tid);
                     if waits {
@@ -153,6 +158,7 @@ impl Process {
                         let _ = sys::interrupt(tid);
                         continue;
                     }
+                    self.give_action_back(tid);
                     if owed || mask & TRAP != 0 {
                         let _ = sys::set_signal_mask(tid, mask | TRAP);
                     }

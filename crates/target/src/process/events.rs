@@ -220,12 +220,30 @@ impl Process {
                 address: Avma(info.address),
             }),
             sys::TRAP_HWBKPT => self.register_fired(tid, registers),
-            _ if self.ignores_trap(tid) => {
-                self.go_on(tid, 0);
-                None
+            // Of two that wait, the kernel shows the first, which is not ours.
+            _ if self.stands_behind_site(tid, &registers) => {
+                let stop = self.trapped(tid, registers);
+                Self::give_trap_back(tid);
+                if let Some(task) = self.tasks.get_mut(&tid) {
+                    task.owes_trap = false;
+                    task.holds_trap = true;
+                }
+                if stop.is_some() {
+                    self.set_state(tid, State::Stopped(signal));
+                }
+                stop
             }
+            _ if self.own_trap(tid) => None,
             _ => self.deliver(tid, signal),
         }
+    }
+
+    /// Whether a thread that really blocks SIGTRAP has just executed a breakpoint.
+    fn stands_behind_site(&self, tid: Tid, registers: &Registers) -> bool {
+        self.tasks.get(&tid).is_some_and(|task| task.holds_trap)
+            && self
+                .space_of(tid)
+                .is_some_and(|space| space.breakpoints.stands_at(registers.rip.wrapping_sub(1)))
     }
 
     /// Delivers a signal that is the target's own.

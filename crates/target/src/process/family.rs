@@ -23,9 +23,11 @@ impl Process {
             return;
         }
         let is_thread = tasks::process_of(child) == Some(maker.pid);
+        // Which event it is depends on the signal at its end, not on the memory.
+        // Where the kernel does not say, a fork is what forks are.
         let shares_memory = is_thread
             || event == libc::PTRACE_EVENT_VFORK
-            || (event == libc::PTRACE_EVENT_CLONE && sys::same_memory(maker.pid, child));
+            || sys::same_memory(maker.pid, child).unwrap_or(event == libc::PTRACE_EVENT_CLONE);
         if shares_memory {
             // Its breakpoints are its maker's: it stays traced until it execs or
             // ends, followed or not.

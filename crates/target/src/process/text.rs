@@ -154,6 +154,11 @@ impl Breakpoints {
         self.originals.get(&address).copied()
     }
 
+    /// Whether one stands at `address`.
+    pub fn stands_at(&self, address: u64) -> bool {
+        self.standing.contains(&address)
+    }
+
     /// Whether one stood at `address` and is gone.
     pub fn was_at(&self, address: u64) -> bool {
         self.originals.contains_key(&address) && !self.standing.contains(&address)

@@ -152,10 +152,12 @@ impl Front {
 
     fn reap(&mut self) {
         while let Ok(Some((pid, change))) = sys::poll_child() {
-            let stopped = matches!(change, Change::Stopped(..)) && self.mirrors == Some(pid);
             // Since it stopped, somebody may have continued it.
-            if stopped && tasks::is_stopped(pid) {
-                sys::stop_self();
+            if let Change::Stopped(signal, _) = change
+                && self.mirrors == Some(pid)
+                && tasks::is_stopped(pid)
+            {
+                sys::stop_self(signal);
             }
             self.endings.extend(ending(change).map(|e| (pid, e)));
         }

@@ -81,8 +81,25 @@ impl Process {
         }
     }
 
+    /// Sets the program's action as it wants it, through a thread that stands.
+    pub(super) fn give_action_back(&mut self, tid: Tid) {
+        let id = self.tasks.get(&tid).map(|task| task.space);
+        let space = id.and_then(|id| self.spaces.get_mut(&id));
+        if let Some(action) = space.and_then(|space| space.trap.action.take())
+            && while_traced(action) != action
+        {
+            self.set_action(tid, action);
+        }
+    }
+
+    /// Whether a space's action for SIGTRAP is not quite the program's.
+    pub(super) fn owes_action(&self, id: SpaceId) -> bool {
+        let action = self.spaces.get(&id).and_then(|space| space.trap.action);
+        action.is_some_and(|action| while_traced(action) != action)
+    }
+
     /// Whether the program wants SIGTRAPs of others ignored.
-    pub(super) fn ignores_trap(&self, tid: Tid) -> bool {
+    fn ignores_trap(&self, tid: Tid) -> bool {
         self.space_of(tid)
             .and_then(|space| space.trap.action)
             .is_some_and(|action| action[0] == IGNORE)
@@ -90,29 +107,60 @@ impl Process {
 
     /// A breakpoint was reached: undoes what the kernel did to let it through.
     pub(super) fn mend_trap(&mut self, tid: Tid) {
-        if let Some(task) = self.tasks.get_mut(&tid)
-            && !task.owes_trap
-            && sys::signal_mask(tid).is_ok_and(|mask| mask & FULL == FULL)
-        {
-            task.owes_trap = true;
+        if let Some(task) = self.tasks.get_mut(&tid) {
+            let held = std::mem::take(&mut task.holds_trap);
+            let full = || sys::signal_mask(tid).is_ok_and(|mask| mask & FULL == FULL);
+            task.owes_trap = task.owes_trap || held || full();
         }
-        let Some(action) = self.space_of(tid).and_then(|space| space.trap.action) else {
-            return;
-        };
+        if let Some(action) = self.lost_action(tid) {
+            self.set_action(tid, while_traced(action));
+            for tid in std::mem::take(&mut self.awaiting_action) {
+                self.go_on(tid, libc::SIGTRAP);
+            }
+        }
+    }
+
+    /// The program's action for SIGTRAP, if the kernel has taken it away.
+    fn lost_action(&self, tid: Tid) -> Option<Action> {
+        let action = self.space_of(tid)?.trap.action?;
         let kept = match action[0] {
             IGNORE => Signals::Ignored,
             _ => Signals::Handled,
         };
-        if tasks::signals(tid, kept) & TRAP == 0 {
-            self.set_action(tid, action);
+        (tasks::signals(tid, kept) & TRAP == 0).then_some(action)
+    }
+
+    /// A SIGTRAP that is not ours has come to a thread. Whether it is settled.
+    pub(super) fn own_trap(&mut self, tid: Tid) -> bool {
+        if self.ignores_trap(tid) {
+            self.go_on(tid, 0);
+            return true;
         }
+        let owed = self.tasks.get_mut(&tid).map(|task| {
+            let owed = std::mem::take(&mut task.owes_trap);
+            task.holds_trap |= owed;
+            owed
+        });
+        if owed == Some(true) {
+            // Delivered to a thread that blocks it, it waits, as it should.
+            Self::give_trap_back(tid);
+            self.go_on(tid, libc::SIGTRAP);
+            return true;
+        }
+        if self.lost_action(tid).is_some() {
+            // Another thread's breakpoint took it away, and is about to be told.
+            self.awaiting_action.push(tid);
+            return true;
+        }
+        false
     }
 
     /// Makes a stopped thread set the process's action for SIGTRAP.
     fn set_action(&mut self, tid: Tid, action: Action) {
-        let (Ok(before), Some(space)) = (sys::raw_registers(tid), self.space_of(tid)) else {
+        let (Ok(mut before), Some(space)) = (sys::raw_registers(tid), self.space_of(tid)) else {
             return;
         };
+        begin_again(&mut before);
         let Some(gate) = space.trap.gate else {
             return;
         };
@@ -169,8 +217,11 @@ impl Process {
                     return self.changed(tid, change);
                 }
                 registers = sys::raw_registers(tid).unwrap_or(registers);
-                if registers.rax == 0 {
-                    self.action_set(tid, registers.rdi, registers.rsi);
+                if registers.rax == 0 && registers.rdi == libc::SIGTRAP as u64 {
+                    self.action_set(tid, registers.rsi, registers.rdx);
+                    if let Some(action) = self.space_of(tid).and_then(|s| s.trap.action) {
+                        self.set_action(tid, while_traced(action));
+                    }
                 }
                 None
             }
@@ -253,17 +304,24 @@ impl Process {
         if told { 0 } else { -i64::from(libc::EFAULT) }
     }
 
-    /// A thread set the action of a signal from the memory at `new`.
-    fn action_set(&mut self, tid: Tid, signal: u64, new: u64) {
-        if signal != libc::SIGTRAP as u64 || new == 0 {
-            return;
-        }
+    /// A thread set the action for SIGTRAP from the memory at `new`, and was told
+    /// the old one at `old`: not what the kernel had made of it meanwhile.
+    fn action_set(&mut self, tid: Tid, new: u64, old: u64) {
         let Some(id) = self.space_of(tid).map(|space| space.id) else {
             return;
         };
         if let Some(space) = self.spaces.get_mut(&id) {
-            let words = [0, 8, 16, 24].map(|at| space.word_at(new + at).unwrap_or(0));
-            space.trap.action = (words[0] != 0).then_some(words);
+            let before = space.trap.action.unwrap_or_default();
+            if new != 0 {
+                let words = [0, 8, 16, 24].map(|at| space.word_at(new + at).unwrap_or(0));
+                // One that holds once is the kernel's to take away.
+                let lasts = words[0] != 0 && words[1] & libc::SA_RESETHAND as u64 == 0;
+                space.trap.action = lasts.then_some(words);
+            }
+            if old != 0 {
+                let bytes: Vec<u8> = before.iter().flat_map(|word| word.to_le_bytes()).collect();
+                let _ = space.memory.write_all_at(&bytes, old);
+            }
         }
     }
 
@@ -275,6 +333,41 @@ impl Process {
         self.go_on(tid, 0);
         None
     }
+}
+
+/// The action that stands while we trace: a handler of SIGTRAP in which SIGTRAP
+/// is blocked would be taken away by the first breakpoint in it.
+fn while_traced(action: Action) -> Action {
+    let [handler, flags, restorer, mask] = action;
+    match handler {
+        0 | IGNORE => action,
+        _ => [
+            handler,
+            flags | libc::SA_NODEFER as u64,
+            restorer,
+            mask & !TRAP,
+        ],
+    }
+}
+
+/// Makes a thread that stands in an interrupted system call begin it again when
+/// it goes on, as the kernel would have.
+fn begin_again(registers: &mut libc::user_regs_struct) {
+    const RESTARTS: std::ops::RangeInclusive<i64> = -514..=-512;
+    const RESTARTS_BY_BLOCK: i64 = -516;
+    if registers.orig_rax.cast_signed() < 0 {
+        return;
+    }
+    let result = registers.rax.cast_signed();
+    if RESTARTS.contains(&result) {
+        registers.rax = registers.orig_rax;
+    } else if result == RESTARTS_BY_BLOCK {
+        registers.rax = libc::SYS_restart_syscall as u64;
+    } else {
+        return;
+    }
+    registers.rip -= SYSCALL.len() as u64;
+    registers.orig_rax = u64::MAX;
 }
 
 /// Runs a stopped thread into the system call at its pc and out of it. What

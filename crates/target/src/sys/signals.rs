@@ -75,8 +75,8 @@ impl Drop for SignalSet {
     }
 }
 
-/// Stops this process, until somebody continues it.
-pub fn stop_self() {
+/// Stops this process by `signal`, until somebody continues it.
+pub fn stop_self(signal: c_int) {
     // SAFETY: takes a number only.
-    unsafe { libc::raise(libc::SIGSTOP) };
+    unsafe { libc::raise(signal) };
 }
