@@ -36,14 +36,6 @@ fn clones_no_tracer_is_told_of() {
 }
 
 #[test]
-fn a_broken_pipe_that_is_ignored() {
-    same_surroundings(
-        "env --ignore-signal=PIPE",
-        &["signal 13: ignored, blocked 0"],
-    );
-}
-
-#[test]
 fn a_trap_that_is_blocked_or_ignored_from_the_start() {
     same_surroundings("env --block-signal=TRAP", &["signal 5: default, blocked 1"]);
     same_surroundings(

@@ -62,7 +62,8 @@ fn when_there(path: &Path) -> String {
 fn a_pipeline_of_the_shell() {
     // A program with threads is in it, so that there is something to sample.
     let row = Row::new("forks");
-    let script = "seq 1000 | sort -n | tail -1; ./forks | wc -l; ./forks; exit $?";
+    let script =
+        "seq 1000 | sort -n | tail -1; { ./forks; echo status $?; } | cat; ./forks; exit $?";
     let alone = {
         let mut command = row.place.command("sh");
         command.args(["-c", script]);

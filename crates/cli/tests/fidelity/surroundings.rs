@@ -61,6 +61,14 @@ fn limits_and_masks_are_handed_on() {
 }
 
 #[test]
+fn a_broken_pipe_that_is_ignored() {
+    same_surroundings(
+        "env --ignore-signal=PIPE",
+        &["signal 13: ignored, blocked 0"],
+    );
+}
+
+#[test]
 fn filters_of_system_calls_hold() {
     Row::new("filtered").same_as_alone(&[], 0);
 }

@@ -1,10 +1,12 @@
 //! A pseudo-terminal as a user's: the program is in the foreground of a session.
 
 use crate::row::Row;
-use nix::pty::{OpenptyResult, Winsize, openpty};
+use nix::fcntl::OFlag;
+use nix::pty::{grantpt, posix_openpt, ptsname_r, unlockpt};
 use std::fs::File;
 use std::io::{ErrorKind, Read, Write};
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::OpenOptionsExt;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
@@ -19,7 +21,7 @@ const CTRL_BACKSLASH: &str = "\x1c";
 /// A command that has a terminal, and the user in front of it.
 struct Session {
     keyboard: File,
-    terminal: OwnedFd,
+    terminal: File,
     screen: Receiver<Vec<u8>>,
     seen: String,
     /// How much of it was waited for.
@@ -29,23 +31,30 @@ struct Session {
 
 impl Session {
     fn new(command: &Command) -> Self {
-        let size = Winsize {
-            ws_row: 37,
-            ws_col: 101,
-            ws_xpixel: 0,
-            ws_ypixel: 0,
-        };
-        let OpenptyResult { master, slave } = openpty(&size, None).unwrap();
+        // Not to be inherited by what other tests start at the same time.
+        let flags = OFlag::O_RDWR | OFlag::O_NOCTTY | OFlag::O_CLOEXEC;
+        let master = posix_openpt(flags).unwrap();
+        grantpt(&master).unwrap();
+        unlockpt(&master).unwrap();
+        let path = ptsname_r(&master).unwrap();
+        let terminal = File::options()
+            .read(true)
+            .write(true)
+            .custom_flags(OFlag::O_NOCTTY.bits())
+            .open(path)
+            .unwrap();
+        resize(&terminal, "37", "101");
         // It makes the terminal that of a new session.
         let mut session = Command::new("setsid");
         session.arg("--ctty").arg(command.get_program());
         session.args(command.get_args());
         session.current_dir(command.get_current_dir().unwrap());
-        session.stdin(slave.try_clone().unwrap());
-        session.stdout(slave.try_clone().unwrap());
+        session.stdin(terminal.try_clone().unwrap());
+        session.stdout(terminal.try_clone().unwrap());
         session.stderr(Stdio::null());
         let child = session.spawn().unwrap();
-        let mut output = File::from(master.try_clone().unwrap());
+        let keyboard = File::from(OwnedFd::from(master));
+        let mut output = keyboard.try_clone().unwrap();
         let (sender, screen) = channel();
         thread::spawn(move || {
             let mut bytes = [0; 4096];
@@ -56,8 +65,8 @@ impl Session {
             }
         });
         Self {
-            keyboard: File::from(master),
-            terminal: slave,
+            keyboard,
+            terminal,
             screen,
             seen: String::new(),
             read: 0,
@@ -119,6 +128,15 @@ impl Drop for Session {
     }
 }
 
+fn resize(terminal: &File, rows: &str, columns: &str) {
+    let status = Command::new("stty")
+        .args(["rows", rows, "cols", columns])
+        .stdin(terminal.try_clone().unwrap())
+        .status()
+        .unwrap();
+    assert!(status.success());
+}
+
 #[test]
 fn a_terminal_in_raw_and_in_cooked_mode() {
     let row = Row::new("tty");
@@ -132,12 +150,7 @@ fn a_terminal_in_raw_and_in_cooked_mode() {
         session.shows("cooked\r\n");
         session.types("0 hello\n");
         session.shows("line 0 hello");
-        let resized = Command::new("stty")
-            .args(["rows", "50", "cols", "80"])
-            .stdin(session.terminal.try_clone().unwrap())
-            .status()
-            .unwrap();
-        assert!(resized.success());
+        resize(&session.terminal, "50", "80");
         session.types("0 size\n");
         session.shows("size 50 80");
         session.types("0 end\n");
