@@ -43,7 +43,8 @@ impl Session {
             .custom_flags(OFlag::O_NOCTTY.bits())
             .open(path)
             .unwrap();
-        resize(&terminal, "37", "101");
+        resize(&terminal, "rows", "37");
+        resize(&terminal, "cols", "101");
         // It makes the terminal that of a new session.
         let mut session = Command::new("setsid");
         session.arg("--ctty").arg(command.get_program());
@@ -128,9 +129,10 @@ impl Drop for Session {
     }
 }
 
-fn resize(terminal: &File, rows: &str, columns: &str) {
+/// One change, so that there is one signal.
+fn resize(terminal: &File, which: &str, size: &str) {
     let status = Command::new("stty")
-        .args(["rows", rows, "cols", columns])
+        .args([which, size])
         .stdin(terminal.try_clone().unwrap())
         .status()
         .unwrap();
@@ -150,9 +152,9 @@ fn a_terminal_in_raw_and_in_cooked_mode() {
         session.shows("cooked\r\n");
         session.types("0 hello\n");
         session.shows("line 0 hello");
-        resize(&session.terminal, "50", "80");
+        resize(&session.terminal, "cols", "80");
         session.types("0 size\n");
-        session.shows("size 50 80");
+        session.shows("size 37 80");
         session.types("0 end\n");
         session.end()
     };

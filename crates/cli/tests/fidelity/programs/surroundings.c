@@ -20,7 +20,8 @@ static void print_bytes(const char *path, int without_digits) {
     CHECK(length >= 0 && !close(file));
     printf("%s:", path);
     for (ssize_t at = 0; at < length; at++)
-        putchar(!text[at] ? '|' : without_digits && text[at] >= '0' && text[at] <= '9' ? '#' : text[at]);
+        if (!without_digits || text[at] < '0' || text[at] > '9')
+            putchar(text[at] ? text[at] : '|');
     puts("");
 }
 
