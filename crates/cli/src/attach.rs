@@ -9,6 +9,7 @@ use redhanded_detect::Start;
 use redhanded_target::Ending;
 use redhanded_target::process::Signals;
 use std::process::ExitCode;
+use std::time::Duration;
 
 /// Observes a process that runs already; the exit status.
 pub fn attach(arguments: Attach) -> Result<ExitCode, Failure> {
@@ -25,6 +26,7 @@ pub fn attach(arguments: Attach) -> Result<ExitCode, Failure> {
         ..watch.observation(Subject::Process(arguments.pid), signals, &display)?
     };
     observation.options.start = Start::Gently;
+    observation.options.budget.credit = Duration::ZERO;
     let (report, _) = observe(observation, &display)?;
     // How somebody else's process ended is not our status.
     watch.tell(&report, Ending::LeftRunning, &display)

@@ -8,7 +8,7 @@ use crate::observe::{Observation, Subject, observe};
 use crate::run::{clock, display};
 use crate::{arguments, screen, select};
 use program::{NEIGHBOURS, SEEDED};
-use redhanded_detect::{Budget, Options, Start};
+use redhanded_detect::{Budget, CREDIT, Options, Start};
 use redhanded_model::{Class, Race, RunReport, Strategy};
 use redhanded_target::process::{Program, Settings, Signals};
 use std::collections::HashSet;
@@ -46,7 +46,10 @@ pub fn demo() -> Result<ExitCode, Failure> {
         options: Options {
             rate: 1000.0,
             delay: Duration::from_millis(2),
-            budget: Budget { overhead: 0.5 },
+            budget: Budget {
+                overhead: 0.5,
+                credit: CREDIT,
+            },
             strategy: Strategy::Both,
             until: None,
             max_windows: None,

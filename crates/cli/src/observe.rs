@@ -82,6 +82,7 @@ pub fn observe(
     match side {
         Side::Tracer(tracer) => {
             tracing::trace(&observation, &tracer, stream);
+            tracer.farewell();
             // Its end lets go of everything that is still traced.
             std::process::exit(0)
         }
@@ -268,7 +269,7 @@ impl Watching<'_> {
     /// The tracer is gone without a word: what is known, and first of all the
     /// program's bytes back.
     fn bereaved(&mut self) -> RunReport {
-        let restored = self.front.rescue();
+        let restored = self.front.rescued();
         let why = match self.front.tracer_ending() {
             Some(Ending::Killed { signal, .. }) => format!("was killed by signal {signal}"),
             _ => "ended unexpectedly".to_owned(),

@@ -4,7 +4,7 @@ use crate::arguments::{FailOn, Run, Watch, WatchHow};
 use crate::exit::{self, Failure};
 use crate::observe::{Display, Observation, Subject, observe};
 use crate::{screen, select};
-use redhanded_detect::{Budget, Options, Start};
+use redhanded_detect::{Budget, CREDIT, Options, Start};
 use redhanded_model::{Class, RunReport};
 use redhanded_report::{Progress, ReportError, SourceFiles, Terminal, json};
 use redhanded_target::Ending;
@@ -85,6 +85,7 @@ impl Watch {
                 delay: self.delay,
                 budget: Budget {
                     overhead: self.overhead,
+                    credit: CREDIT,
                 },
                 strategy: self.detect.into(),
                 until: None,

@@ -22,16 +22,24 @@ const PROGRESS_EVERY: Duration = Duration::from_millis(100);
 
 /// Traces until the subject ends or enough is seen.
 pub fn trace(observation: &Observation, tracer: &Tracer, stream: UnixStream) {
+    // All threads there will be, before there is a file that they must not keep.
+    let first = tracer.for_threads();
+    let pool = rayon::ThreadPoolBuilder::new().start_handler(move |_| first());
+    let threads = match pool.build_global() {
+        Ok(()) => rayon::current_num_threads(),
+        Err(_) => 0,
+    };
     let mut tracing = Tracing {
         observation,
         tracer,
-        teller: Teller::new(stream),
+        teller: Teller::new(stream, tracer.for_threads()),
         started: Instant::now(),
         report: RunReport::default(),
         unseen: BTreeMap::new(),
         told: Duration::ZERO,
         folder: Folder::new(),
     };
+    tracer.wait_for_threads(threads + 1);
     let result = tracing.repeat();
     let message = match result {
         Ok((outcome, ending)) => {

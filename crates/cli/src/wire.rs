@@ -91,9 +91,13 @@ pub struct Teller {
 }
 
 impl Teller {
-    pub fn new(stream: UnixStream) -> Self {
+    /// `first` is done by the writing thread before anything else.
+    pub fn new(stream: UnixStream, first: impl FnOnce() + Send + 'static) -> Self {
         let (sender, messages) = mpsc::channel();
-        let writer = std::thread::spawn(move || write_all(stream, &messages));
+        let writer = std::thread::spawn(move || {
+            first();
+            write_all(stream, &messages);
+        });
         Self {
             sender,
             writer,

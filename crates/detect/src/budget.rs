@@ -7,11 +7,14 @@ use std::time::Duration;
 pub struct Budget {
     /// 0.05 for five percent.
     pub overhead: f64,
+    /// A program that has not run this long is treated as if it had.
+    pub credit: Duration,
 }
 
-/// A program that has not run this long is treated as if it had: most test
-/// programs live for a millisecond, and a share of that is nothing.
-const FIRST: Duration = Duration::from_secs(1);
+/// The credit of a program that is started for us: most test programs live for a
+/// millisecond, and a share of that is nothing. A server that has run for days
+/// gets none.
+pub const CREDIT: Duration = Duration::from_secs(1);
 
 /// How much of the budget windows are planned with. The rest is for what is
 /// known only afterwards: threads that the scheduler lets wait after a window.
@@ -21,7 +24,7 @@ impl Budget {
     /// How long threads may have been held in sum when `thread_time` has passed.
     #[must_use]
     pub fn allowance(self, thread_time: Duration) -> Duration {
-        let share = thread_time.max(FIRST).as_secs_f64() * self.overhead.max(0.0) * PLANNED;
+        let share = thread_time.max(self.credit).as_secs_f64() * self.overhead.max(0.0) * PLANNED;
         Duration::try_from_secs_f64(share).unwrap_or(Duration::MAX)
     }
 }
@@ -35,13 +38,16 @@ mod tests {
         #[test]
         fn after_the_first_second_the_share_is_kept(seconds in 1.0f64..1e6, overhead in 0.0f64..4.0) {
             let time = Duration::from_secs_f64(seconds);
-            let allowance = Budget { overhead }.allowance(time).as_secs_f64();
+            let allowance = Budget { overhead, credit: CREDIT }.allowance(time).as_secs_f64();
             prop_assert!(allowance <= seconds * overhead * 1.000_001 + 1e-9);
         }
 
         #[test]
         fn more_time_never_allows_less(a in 0u64..10_000_000, b in 0u64..10_000_000) {
-            let budget = Budget { overhead: 0.05 };
+            let budget = Budget {
+                overhead: 0.05,
+                credit: CREDIT,
+            };
             let (short, long) = (a.min(b), a.max(b));
             prop_assert!(
                 budget.allowance(Duration::from_micros(short))

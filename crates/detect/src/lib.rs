@@ -18,7 +18,7 @@ mod session;
 mod suspects;
 mod system_call;
 
-pub use budget::Budget;
+pub use budget::{Budget, CREDIT};
 pub use confirm::{Collision, Confirmed, confirm};
 pub use crash::{Crashed, RecentWindow};
 pub use fold::{Folded, Folder};

@@ -41,7 +41,10 @@ fn options() -> Options {
     Options {
         rate: 1000.0,
         delay: Duration::from_millis(1),
-        budget: Budget { overhead: 10.0 },
+        budget: Budget {
+            overhead: 10.0,
+            credit: redhanded_detect::CREDIT,
+        },
         strategy: Strategy::Both,
         until: Some(Duration::from_secs(2)),
         max_windows: None,
@@ -226,7 +229,10 @@ fn the_draw_is_uniform_over_sites_not_over_executions() {
 #[test]
 fn the_budget_is_kept() {
     let tight = Options {
-        budget: Budget { overhead: 0.05 },
+        budget: Budget {
+            overhead: 0.05,
+            credit: redhanded_detect::CREDIT,
+        },
         until: Some(Duration::from_secs(10)),
         ..options()
     };

@@ -143,6 +143,8 @@ pub struct Process {
     unseen: BTreeSet<(String, String)>,
     /// CPU time of each process, as last seen.
     cpu: HashMap<Tid, Duration>,
+    /// What was used before we came.
+    cpu_before: Duration,
     ended: Option<Ending>,
     /// When the program was last continued after a stop; see [`tracer`].
     continued: Option<Duration>,
@@ -228,6 +230,7 @@ impl Process {
             signals,
             unseen: BTreeSet::new(),
             cpu: HashMap::new(),
+            cpu_before: Duration::ZERO,
             ended: None,
             continued: None,
         }
@@ -614,7 +617,8 @@ impl Machine for Process {
             }
         }
         // A program that mostly sleeps uses little CPU, but its time passes too.
-        self.cpu.values().sum::<Duration>().max(self.now())
+        let used = self.cpu.values().sum::<Duration>();
+        used.saturating_sub(self.cpu_before).max(self.now())
     }
 
     fn freeze(&mut self, tasks: &[TaskId]) {

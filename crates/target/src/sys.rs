@@ -18,6 +18,7 @@ pub use wait::{Change, poll_change, poll_change_of, poll_child, wait_for};
 
 use std::ffi::{c_int, c_long};
 use std::io;
+use std::os::fd::RawFd;
 use std::time::Duration;
 
 /// A thread's number as the kernel knows it.
@@ -82,6 +83,22 @@ pub fn fork() -> io::Result<Option<Tid>> {
 pub fn when_parent_dies(signal: c_int) -> io::Result<()> {
     // SAFETY: takes numbers only.
     check(unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, signal) }.into()).map(drop)
+}
+
+/// Gives the calling thread a table of open files of its own, without `left_out`.
+/// When another thread of the process dies, its files are then closed at once and
+/// not when this one has died, too.
+pub fn own_files(left_out: RawFd) -> io::Result<()> {
+    // SAFETY: takes a number only, and changes nothing that others see.
+    check(unsafe { libc::unshare(libc::CLONE_FILES) }.into())?;
+    // SAFETY: in this thread's table nobody else uses the descriptor.
+    check(unsafe { libc::close(left_out) }.into()).map(drop)
+}
+
+/// Makes this thread and those it starts as nice as that, if it may.
+pub fn set_niceness(nice: c_int) {
+    // SAFETY: takes numbers only.
+    unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, nice) };
 }
 
 /// The user whose rights this process has.

@@ -2,6 +2,7 @@
 //! job sees of it. Everything runs through [`place::Place`], which also holds
 //! every run to what is always promised: no panic, and nothing left behind.
 
+mod attach;
 mod bad_input;
 mod exit_status;
 mod fidelity;

@@ -33,6 +33,7 @@ impl Process {
             other => other,
         })?;
         process.seize_all(pid, space)?;
+        process.cpu_before = sys::cpu_time(pid).unwrap_or_default();
         process.wake(space);
         Ok(process)
     }

@@ -13,14 +13,19 @@ use crate::Machine;
 use crate::process::events::ending;
 use crate::sys::{self, Change, Ledger, SignalSet, Tid};
 use std::collections::HashMap;
-use std::io;
+use std::io::{self, Read, Write};
+use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// Sent by the kernel to the tracer when the process in front dies.
 pub(super) const FRONT_DIED: i32 = 40;
+
+/// Before everything that is not a matter of life and death.
+const TRACER_NICENESS: i32 = -15;
 
 /// Which of the two processes this one is now.
 pub enum Side {
@@ -37,42 +42,90 @@ pub enum Side {
 pub fn split(signals: Arc<Signals>) -> io::Result<(Side, UnixStream)> {
     let ledger = Ledger::new()?;
     let (front, tracer) = UnixStream::pair()?;
+    let (watched, lifeline) = UnixStream::pair()?;
     let parent = std::process::id();
     if let Some(pid) = sys::fork()? {
-        drop(tracer);
+        drop((tracer, lifeline));
+        let guard = std::thread::spawn(move || watch_over(watched, ledger));
         let front_side = Front {
             tracer: pid,
             ledger,
+            guard: Some(guard),
             signals,
             endings: HashMap::new(),
             mirrors: None,
         };
         return Ok((Side::Front(front_side), front));
     }
-    drop(front);
+    drop((front, watched));
     sys::when_parent_dies(FRONT_DIED)?;
     if std::os::unix::process::parent_id() != parent {
         std::process::exit(1);
     }
+    // A thread that has stopped and that its tracer has not heard of yet is lost if
+    // the tracer is killed just then, and is held in vain meanwhile: who traces
+    // comes first, where that is allowed.
+    sys::set_niceness(TRACER_NICENESS);
     // Ctrl-Z stops the program and the one in front, and `fg` continues both; who
     // traces the program must not stop with it.
     let kept = SignalSet::block(&[libc::SIGTSTP, libc::SIGTTIN, libc::SIGTTOU]);
     let side = Tracer {
         ledger,
+        lifeline,
+        ready: Arc::default(),
         _signals: kept,
     };
     Ok((Side::Tracer(side), tracer))
 }
 
+/// Waits for the tracer to end. If it says no farewell, puts back every byte that
+/// it has left; in how many processes there were some.
+fn watch_over(mut lifeline: UnixStream, ledger: Ledger) -> usize {
+    match lifeline.read(&mut [0]) {
+        Ok(1) => 0,
+        _ => guard::restore_all(ledger),
+    }
+}
+
 /// The tracer's side.
 pub struct Tracer {
     ledger: Ledger,
+    /// Closed by the kernel when the tracing thread dies, before it lets go of its
+    /// tracees.
+    lifeline: UnixStream,
+    /// How many other threads keep no file of ours open.
+    ready: Arc<AtomicUsize>,
     _signals: SignalSet,
 }
 
 impl Tracer {
     pub(super) fn ledger(&self) -> Ledger {
         self.ledger
+    }
+
+    /// What every other thread of the tracer has to do first: a file that it keeps
+    /// open would outlive the thread that traces, and a perf event that outlives
+    /// its tracer kills.
+    #[must_use]
+    pub fn for_threads(&self) -> impl Fn() + Clone + Send + Sync + 'static {
+        let lifeline = self.lifeline.as_raw_fd();
+        let ready = Arc::clone(&self.ready);
+        move || {
+            let _ = sys::own_files(lifeline);
+            ready.fetch_add(1, Ordering::Release);
+        }
+    }
+
+    /// Waits until so many threads have done that.
+    pub fn wait_for_threads(&self, threads: usize) {
+        while self.ready.load(Ordering::Acquire) < threads {
+            std::thread::yield_now();
+        }
+    }
+
+    /// Says that everything was put back.
+    pub fn farewell(mut self) {
+        let _ = self.lifeline.write_all(&[1]);
     }
 
     /// Whether the one in front has seen enough.
@@ -114,6 +167,8 @@ pub struct Front {
     tracer: Tid,
     ledger: Ledger,
     signals: Arc<Signals>,
+    /// Looks after the target when the tracer dies.
+    guard: Option<JoinHandle<usize>>,
     /// How children of ours ended.
     endings: HashMap<Tid, Ending>,
     /// The program whose stops we share.
@@ -132,11 +187,12 @@ impl Front {
         self.ledger.number().store(1, Ordering::Relaxed);
     }
 
-    /// Puts back every byte that a tracer who is gone has left; in how many
-    /// processes there were some.
-    #[must_use]
-    pub fn rescue(&self) -> usize {
-        guard::restore_all(self.ledger)
+    /// In how many processes breakpoints had to be put back, because the tracer
+    /// died.
+    pub fn rescued(&mut self) -> usize {
+        self.guard
+            .take()
+            .map_or(0, |guard| guard.join().unwrap_or(0))
     }
 
     /// Looks after signals and children: to be called some times a second.

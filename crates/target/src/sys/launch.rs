@@ -4,12 +4,15 @@ use super::{SignalSet, Tid, check};
 use std::ffi::{CString, c_int, c_long};
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
 /// Whether we were started with SIGPIPE ignored.
 static PIPE_IGNORED: AtomicBool = AtomicBool::new(false);
 
-/// Looks before Rust's runtime begins, which sets it.
+/// How nice to others we were started.
+static NICENESS: AtomicI32 = AtomicI32::new(0);
+
+/// Looks before Rust's runtime begins, which changes the former.
 // SAFETY: the loader calls what this section holds, as it calls constructors.
 #[used]
 #[unsafe(link_section = ".init_array")]
@@ -21,6 +24,9 @@ static AT_START: extern "C" fn() = {
             libc::sigaction(libc::SIGPIPE, std::ptr::null(), &raw mut action);
             action
         };
+        // SAFETY: takes numbers only.
+        let nice = unsafe { libc::getpriority(libc::PRIO_PROCESS, 0) };
+        NICENESS.store(nice, Ordering::Relaxed);
         PIPE_IGNORED.store(action.sa_sigaction == libc::SIG_IGN, Ordering::Relaxed);
     }
     look
@@ -87,6 +93,7 @@ pub fn launch(
                 if libc::read(go_read.as_raw_fd(), (&raw mut byte).cast(), 1) != 1 {
                     libc::_exit(127);
                 }
+                libc::setpriority(libc::PRIO_PROCESS, 0, NICENESS.load(Ordering::Relaxed));
                 if !PIPE_IGNORED.load(Ordering::Relaxed) {
                     libc::signal(libc::SIGPIPE, libc::SIG_DFL);
                 }
