@@ -2,23 +2,9 @@
 
 use crate::endings::with_core;
 use crate::row::Row;
-use crate::surroundings::same_surroundings;
-use crate::terminal::same_as_a_job;
 use object::elf::PF_X;
 use object::{Object, ObjectSection, ObjectSegment, SegmentFlags};
 use std::fs;
-
-#[test]
-fn it_has_traps_of_its_own() {
-    let row = Row::new("own_traps");
-    row.same_as_alone(&[], 0);
-    row.same_as_alone(&["steps"], 0);
-}
-
-#[test]
-fn threads_keep_their_signal_masks() {
-    Row::new("masked").same_as_alone(&[], 0);
-}
 
 #[test]
 fn what_is_ignored_stays_ignored() {
@@ -33,26 +19,6 @@ fn clones_with_and_without_the_same_memory() {
 #[test]
 fn clones_no_tracer_is_told_of() {
     Row::new("clones").same_as_alone(&["untraced"], 0);
-}
-
-#[test]
-fn a_trap_that_is_blocked_or_ignored_from_the_start() {
-    same_surroundings("env --block-signal=TRAP", &["signal 5: default, blocked 1"]);
-    same_surroundings(
-        "env --ignore-signal=TRAP",
-        &["signal 5: ignored, blocked 0"],
-    );
-}
-
-#[test]
-fn a_job_stops_itself() {
-    same_as_a_job(&["19"], "", "job stopped by 19");
-    same_as_a_job(&["20"], "", "job stopped by 20");
-}
-
-#[test]
-fn every_signal_and_the_trap() {
-    Row::new("every_signal").same_as_alone(&[], 0);
 }
 
 #[test]

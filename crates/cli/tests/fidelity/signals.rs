@@ -4,8 +4,7 @@ use crate::row::Row;
 
 #[test]
 fn every_signal_is_caught_as_often_as_it_is_sent() {
-    let trap = "5";
-    Row::new("every_signal").same_as_alone(&[trap], 0);
+    Row::new("every_signal").same_as_alone(&[], 0);
 }
 
 #[test]
@@ -24,4 +23,16 @@ fn a_parent_hears_of_every_stop_of_its_child() {
 #[test]
 fn it_recovers_from_its_own_faults() {
     Row::new("own_faults").same_as_alone(&[], 0);
+}
+
+#[test]
+fn it_has_traps_of_its_own() {
+    let row = Row::new("own_traps");
+    row.same_as_alone(&[], 0);
+    row.same_as_alone(&["steps"], 0);
+}
+
+#[test]
+fn threads_keep_their_signal_masks() {
+    Row::new("masked").same_as_alone(&[], 0);
 }

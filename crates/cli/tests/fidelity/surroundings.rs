@@ -22,7 +22,7 @@ fn prepared(row: &Row, script: &str, command: &Command, user: User) -> Command {
 }
 
 #[track_caller]
-pub fn same_surroundings(script: &str, expected: &[&str]) {
+fn same_surroundings(script: &str, expected: &[&str]) {
     let row = Row::new("surroundings");
     for user in User::all() {
         let run = |command| row.place.finish(prepared(&row, script, &command, user));
@@ -65,6 +65,15 @@ fn a_broken_pipe_that_is_ignored() {
     same_surroundings(
         "env --ignore-signal=PIPE",
         &["signal 13: ignored, blocked 0"],
+    );
+}
+
+#[test]
+fn a_trap_that_is_blocked_or_ignored_from_the_start() {
+    same_surroundings("env --block-signal=TRAP", &["signal 5: default, blocked 1"]);
+    same_surroundings(
+        "env --ignore-signal=TRAP",
+        &["signal 5: ignored, blocked 0"],
     );
 }
 

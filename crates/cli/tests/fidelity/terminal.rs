@@ -193,7 +193,7 @@ fn keys_that_are_signals_come_once() {
 
 /// A job of a shell is stopped and goes on in the foreground, three times.
 #[track_caller]
-pub fn same_as_a_job(arguments: &[&str], keys: &str, told: &str) {
+fn same_as_a_job(arguments: &[&str], keys: &str, told: &str) {
     let row = Row::new("stopped_at_tty");
     let shell = row.compile("job", "job", &[]);
     let converse = |job: &Command| {
@@ -220,4 +220,10 @@ pub fn same_as_a_job(arguments: &[&str], keys: &str, told: &str) {
 #[test]
 fn a_job_is_stopped_by_a_key() {
     same_as_a_job(&[], CTRL_Z, "job stopped by 20");
+}
+
+#[test]
+fn a_job_stops_itself() {
+    same_as_a_job(&["19"], "", "job stopped by 19");
+    same_as_a_job(&["20"], "", "job stopped by 20");
 }

@@ -91,10 +91,10 @@ static void print_signals(void) {
 }
 
 static void print_all(int group) {
-    /* Which signals are ignored is asked of sigaction, which leaves out the two of the C
+    /* What is blocked and ignored is asked of the system calls, which leave out the two of the C
        library: it has them for its own threads, and the tool has threads. */
     static const char *const status[] = {"Name", "Umask", "State", "Uid",     "Gid",     "Groups",  "Threads",
-                                         "SigP", "SigB",  "ShdP",    "Cap",     "NoNewPr",
+                                         "SigP", "ShdP",     "Cap",     "NoNewPr",
                                          "Seccomp", "Cpus_al", "Mems_allow", 0};
     for (int resource = 0; resource < 16; resource++) {
         struct rlimit limit;
