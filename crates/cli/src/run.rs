@@ -25,6 +25,14 @@ pub fn run(arguments: Run) -> Result<ExitCode, Failure> {
         // Nothing may be held, so nothing would be seen: it costs nothing at all.
         return Err(program.become_it(&signals).into());
     }
+    if program.has_rights_of_its_own() {
+        screen::say(&format!(
+            "redhanded: {} is setuid, and the kernel gives a traced program no rights of its own; \
+             it runs unobserved. Root can observe it",
+            program.path.display()
+        ));
+        return Err(program.become_it(&signals).into());
+    }
     if let Some(interpreter) = &program.interpreter
         && !watch.quiet
     {

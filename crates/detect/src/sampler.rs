@@ -13,7 +13,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 /// Programs with at most this many sites have all of them armed from the start.
-const SMALL: usize = 20_000;
+const SMALL: usize = 40_000;
 /// How many sites a larger one starts with.
 const FIRST_DRAW: usize = 2_000;
 /// The most that are armed at once; beyond it the draw starts anew.
@@ -466,9 +466,9 @@ mod tests {
         let drawn = sampler.add_module(
             M,
             S,
-            &sites(40_000, |at| if at < 20_000 { 10.0 } else { 1.0 }),
+            &sites(80_000, |at| if at < 40_000 { 10.0 } else { 1.0 }),
         );
-        let heavy = drawn.iter().filter(|(_, svma)| svma.0 < 20_000).count();
+        let heavy = drawn.iter().filter(|(_, svma)| svma.0 < 40_000).count();
         let light = drawn.len() - heavy;
         assert!(heavy > 6 * light, "{heavy} heavy against {light} light");
         assert!(light > 0, "light sites keep their share");

@@ -200,6 +200,7 @@ impl Process {
         process.add_task(pid, pid, space);
         process.set_state(pid, State::Stopped(0));
         process.parked = vec![pid];
+        process.look_at_program(pid);
         process.wake(space);
         Ok(process)
     }

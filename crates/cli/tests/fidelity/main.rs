@@ -6,6 +6,7 @@
 
 mod code;
 mod endings;
+mod left_alone;
 mod processes;
 mod row;
 mod signals;

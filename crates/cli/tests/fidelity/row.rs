@@ -45,7 +45,7 @@ impl User {
 pub struct Row {
     pub place: Place,
     pub program: PathBuf,
-    tool: PathBuf,
+    pub tool: PathBuf,
 }
 
 impl Row {

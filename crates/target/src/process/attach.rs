@@ -34,6 +34,7 @@ impl Process {
         })?;
         process.seize_all(pid, space)?;
         process.cpu_before = sys::cpu_time(pid).unwrap_or_default();
+        process.look_at_program(pid);
         process.wake(space);
         Ok(process)
     }

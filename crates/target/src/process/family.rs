@@ -51,6 +51,9 @@ impl Process {
             follow,
             owes_trap: maker.owes_trap,
         };
+        // One that is left to others is so before its maker can look for it.
+        let stopped =
+            stopped || (!follow && matches!(sys::wait_for(child), Ok(Some(Change::Stopped(..)))));
         if stopped {
             self.settle(child, kind);
         } else {
@@ -214,7 +217,7 @@ impl Process {
     }
 
     /// Recognises programs that a tracer is in the way of.
-    fn look_at_program(&mut self, pid: Tid) {
+    pub(super) fn look_at_program(&mut self, pid: Tid) {
         let link = format!("/proc/{pid}/exe");
         let path = std::fs::read_link(&link).unwrap_or_default();
         let name = path.display().to_string();
@@ -223,8 +226,8 @@ impl Process {
         {
             self.note(
                 &name,
-                "it is set-user-ID, and the kernel gives a traced program no privileges; use \
-                 --follow none if it needs them",
+                "it is setuid, and the kernel gives a traced program no privileges; use \
+                 --follow none if it needs them and is started by fork",
             );
         }
         let traces = self

@@ -94,6 +94,14 @@ impl Program {
         })
     }
 
+    /// Whether it has rights of its own, which a tracer without them would keep it
+    /// from.
+    #[must_use]
+    pub fn has_rights_of_its_own(&self) -> bool {
+        sys::effective_user() != 0
+            && fs::metadata(&self.path).is_ok_and(|data| data.permissions().mode() & 0o6000 != 0)
+    }
+
     /// Becomes the program, untraced; returns only if that fails.
     pub fn become_it(&self, signals: &super::Signals) -> TargetError {
         use std::os::unix::process::CommandExt;
