@@ -435,6 +435,9 @@ impl Machine for Process {
             };
             return sites.iter().map(&mut set).collect();
         }
+        if space.doomed {
+            return vec![false; sites.len()];
+        }
         if !space.armed && !sites.is_empty() {
             space.armed = true;
             space.set_hooks();

@@ -2,6 +2,8 @@
 
 use crate::place::Outcome;
 use crate::row::{Row, User, same};
+use object::elf::PF_X;
+use object::{Object, ObjectSection, ObjectSegment, SegmentFlags};
 use std::fs;
 use std::process::Command;
 
@@ -56,7 +58,7 @@ fn core_is_a_file() -> bool {
 }
 
 /// Runs a command with a limit for its core; what it left of one.
-pub fn with_core(row: &Row, limit: &str, command: &Command) -> (Outcome, Option<Vec<u8>>) {
+fn with_core(row: &Row, limit: &str, command: &Command) -> (Outcome, Option<Vec<u8>>) {
     let core = row.place.path("core");
     let mut shell = row.place.command("sh");
     let script = format!("ulimit -c {limit}; exec \"$@\"");
@@ -81,6 +83,40 @@ fn a_core_is_left_where_one_is_left_alone() {
             row.windows_happened(&observed);
             assert_eq!(core_alone.is_some(), there, "{who}, limit {limit}");
             assert_eq!(core_observed.is_some(), there, "{who}, limit {limit}");
+        }
+    }
+}
+
+#[test]
+fn a_core_holds_the_programs_own_code() {
+    let row = Row::new("endings");
+    for who in ["leader", "thread"] {
+        let (_, core) = with_core(&row, "unlimited", &row.observed(&[who, "crash", "0"]));
+        match core {
+            Some(core) => no_breakpoint_in(&core, &fs::read(&row.program).unwrap()),
+            None => println!("skipped: no core file is left here"),
+        }
+    }
+}
+
+/// Where a core holds the program's code at all, it is as in its file.
+#[track_caller]
+fn no_breakpoint_in(core: &[u8], program: &[u8]) {
+    let program = object::File::parse(program).unwrap();
+    let text = program.section_by_name(".text").unwrap().data().unwrap();
+    let core = object::File::parse(core).unwrap();
+    for segment in core.segments() {
+        let SegmentFlags::Elf { p_flags } = segment.flags() else {
+            panic!("no ELF core");
+        };
+        let bytes = segment.data().unwrap();
+        // The start of the text is found by what no site is in: its first
+        // instructions are those of _start.
+        let start = bytes.windows(16).position(|part| part == &text[..16]);
+        if let (true, Some(at)) = (p_flags & PF_X != 0, start) {
+            let there = &bytes[at..at + text.len()];
+            let other = there.iter().zip(text).position(|(a, b)| a != b);
+            assert_eq!(other, None, "the text differs in the core");
         }
     }
 }

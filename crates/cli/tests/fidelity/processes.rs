@@ -78,3 +78,13 @@ fn a_pipeline_of_the_shell() {
         &row.place.finish(row.observing("sh", &["-c", script])),
     );
 }
+
+#[test]
+fn clones_with_and_without_the_same_memory() {
+    Row::new("clones").same_as_alone(&[], 0);
+}
+
+#[test]
+fn clones_no_tracer_is_told_of() {
+    Row::new("clones").same_as_alone(&["untraced"], 0);
+}

@@ -257,6 +257,7 @@ impl Process {
         if let Some(space) = self.spaces.get_mut(&id) {
             space.breakpoints.clear(&space.memory, |_| false);
             space.hooks = Default::default();
+            space.doomed = true;
         }
         self.set_state(tid, State::Stopped(signal));
         Some(Stop::Fatal {

@@ -26,8 +26,7 @@ impl Process {
         // Which event it is depends on the signal at its end, not on the memory.
         // Where the kernel does not say, a fork is what forks are.
         let shares_memory = is_thread
-            || event == libc::PTRACE_EVENT_VFORK
-            || sys::same_memory(maker.pid, child).unwrap_or(event == libc::PTRACE_EVENT_CLONE);
+            || sys::same_memory(maker.pid, child).unwrap_or(event != libc::PTRACE_EVENT_FORK);
         if shares_memory {
             // Its breakpoints are its maker's: it stays traced until it execs or
             // ends, followed or not.

@@ -41,6 +41,8 @@ pub struct Space {
     /// A copy of its maker's, not a program of its own.
     pub forked: bool,
     pub had_company: bool,
+    /// Whether a signal is about to end it.
+    pub doomed: bool,
     /// Whether a breakpoint byte was ever written for a site.
     pub armed: bool,
     /// The shared mappings, and when they were looked at.
@@ -73,6 +75,7 @@ impl Space {
             forked: false,
             had_company: false,
             armed: false,
+            doomed: false,
             shared: None,
         })
     }

@@ -106,7 +106,6 @@ impl Tracer {
     /// What every other thread of the tracer has to do first: a file that it keeps
     /// open would outlive the thread that traces, and a perf event that outlives
     /// its tracer kills.
-    #[must_use]
     pub fn for_threads(&self) -> impl Fn() + Clone + Send + Sync + 'static {
         let lifeline = self.lifeline.as_raw_fd();
         let ready = Arc::clone(&self.ready);

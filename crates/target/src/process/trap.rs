@@ -28,6 +28,9 @@ const RED_ZONE: u64 = 128;
 pub type Action = [u64; 4];
 const IGNORE: u64 = 1;
 
+/// How often a system call for the program is tried that signals get in the way of.
+const MOST_TRIES: u32 = 16;
+
 /// What a space has to know for this.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TrapState {
@@ -180,13 +183,20 @@ impl Process {
         registers.rdx = 0;
         registers.r10 = 8;
         registers.rip = gate;
-        if sys::set_raw_registers(tid, &registers).is_ok() {
-            let interrupted = run_system_call(tid).err();
-            let _ = sys::set_raw_registers(tid, &before);
-            if let Some(Change::Stopped(signal, 0)) = interrupted {
-                self.set_state(tid, super::State::Stopped(signal));
+        for _ in 0..MOST_TRIES {
+            let _ = sys::set_raw_registers(tid, &registers);
+            match run_system_call(tid) {
+                Ok(()) => break,
+                // One that the program ignores is nobody's.
+                Err(Change::Stopped(libc::SIGTRAP, 0)) if action[0] == IGNORE => {}
+                Err(Change::Stopped(signal, 0)) => {
+                    self.set_state(tid, super::State::Stopped(signal));
+                    break;
+                }
+                Err(_) => break,
             }
         }
+        let _ = sys::set_raw_registers(tid, &before);
         if let Some(space) = self.space_of(tid) {
             let _ = space.memory.write_all_at(&kept, room);
         }
