@@ -87,7 +87,7 @@ fn the_document_has_the_keys_that_are_promised() {
     for race in races {
         expect(
             race,
-            "id fingerprint class what seen_by values instances lines accesses",
+            "id fingerprint class what seen_by values instances lines suspects accesses",
         );
         expect(
             &race["what"],
@@ -186,4 +186,33 @@ fn only_selected_code_is_sampled() {
     let outcome = place.run(line.split(' '));
     assert_eq!(outcome.status, 0, "{outcome:#?}");
     assert_eq!(report(&place)["run"]["sites"]["total"], 0);
+}
+
+#[test]
+fn a_crash_is_told_with_what_was_done_before() {
+    let place = Place::with("crash");
+    let outcome = place.run([
+        "run",
+        "--fail-on",
+        "never",
+        "--json",
+        "report.json",
+        "--",
+        "./crash",
+    ]);
+    assert_eq!(outcome.status, 128 + 11, "{outcome:#?}");
+    assert!(outcome.stderr.contains("got signal 11"), "{outcome:#?}");
+    let report = std::fs::read(place.path("report.json")).unwrap();
+    let report: Value = serde_json::from_slice(&report).unwrap();
+    let crash = &report["run"]["crash"];
+    assert_eq!(crash["signal"], 11, "{report:#}");
+    assert_eq!(crash["stack"][0]["function"], "stumble", "{crash:#}");
+    let windows = crash["windows"].as_array().unwrap();
+
+    assert!(
+        windows
+            .iter()
+            .any(|window| window["at"]["function"] == "work"),
+        "{crash:#}"
+    );
 }

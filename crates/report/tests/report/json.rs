@@ -38,7 +38,7 @@ fn every_key_of_the_schema_is_there_and_no_other() {
     for race in document["races"].as_array().unwrap() {
         has_exactly(
             race,
-            "id fingerprint class what seen_by values instances lines accesses",
+            "id fingerprint class what seen_by values instances lines suspects accesses",
         );
         has_exactly(
             &race["what"],
