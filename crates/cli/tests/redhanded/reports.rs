@@ -202,13 +202,12 @@ fn a_crash_is_told_with_what_was_done_before() {
     ]);
     assert_eq!(outcome.status, 128 + 11, "{outcome:#?}");
     assert!(outcome.stderr.contains("got signal 11"), "{outcome:#?}");
-    let report = std::fs::read(place.path("report.json")).unwrap();
+    let report = fs::read(place.path("report.json")).unwrap();
     let report: Value = serde_json::from_slice(&report).unwrap();
     let crash = &report["run"]["crash"];
     assert_eq!(crash["signal"], 11, "{report:#}");
     assert_eq!(crash["stack"][0]["function"], "stumble", "{crash:#}");
     let windows = crash["windows"].as_array().unwrap();
-
     assert!(
         windows
             .iter()
