@@ -13,7 +13,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 /// Programs with at most this many sites have all of them armed from the start.
-const SMALL: usize = 40_000;
+const SMALL: usize = 20_000;
 /// How many sites a larger one starts with.
 const FIRST_DRAW: usize = 2_000;
 /// The most that are armed at once; beyond it the draw starts anew.

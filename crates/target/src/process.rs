@@ -134,6 +134,8 @@ pub struct Process {
     modules: Vec<Arc<Module>>,
     next_module: u32,
     images: Arc<Images>,
+    /// Reports that were heard while one thread was waited for.
+    backlog: VecDeque<(Tid, sys::Change)>,
     /// Threads with a SIGTRAP of their own, until its action is set again.
     awaiting_action: Vec<Tid>,
     /// Threads that go on when the driver has dealt with what they brought.
@@ -225,6 +227,7 @@ impl Process {
             modules: Vec::new(),
             next_module: 0,
             images,
+            backlog: VecDeque::new(),
             awaiting_action: Vec::new(),
             parked: Vec::new(),
             pending: VecDeque::new(),

@@ -53,11 +53,21 @@ fn a_child_with_the_rights_of_another() {
     alone.args(["-c", script]);
     let alone = run_as_nobody(&row, alone);
     let mut observed = row.place.command(&row.tool);
-    observed.args(["run", "--follow", "none", "--", "bash", "-c", script]);
+    observed.args([
+        "run",
+        "--fail-on",
+        "never",
+        "--follow",
+        "none",
+        "--",
+        "bash",
+        "-c",
+        script,
+    ]);
     let observed = run_as_nobody(&row, observed);
     assert_eq!((observed.status, observed.stdout()), (3, alone.stdout()));
     let mut followed = row.place.command(&row.tool);
-    followed.args(["run", "--", "bash", "-c", script]);
+    followed.args(["run", "--fail-on", "never", "--", "bash", "-c", script]);
     let followed = run_as_nobody(&row, followed);
     assert_eq!(followed.status, 3);
     assert!(followed.stderr.contains("--follow none"), "{followed:#?}");

@@ -4,12 +4,14 @@
 use crate::place::{Outcome, Place};
 use nix::unistd::geteuid;
 use serde_json::Value;
+use std::cell::Cell;
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// The user and the group of nobody in particular.
 pub const NOBODY: u32 = 65534;
@@ -41,8 +43,35 @@ impl User {
     }
 }
 
+/// One test at a time has rows: what a program notices of the tool must not be lost
+/// in what it notices of other tests.
+static TURN: Mutex<()> = Mutex::new(());
+
+thread_local! {
+    /// How many rows this test has.
+    static ROWS: Cell<u32> = const { Cell::new(0) };
+}
+
+/// The right to have rows.
+struct Turn(#[expect(dead_code, reason = "held, not read")] Option<MutexGuard<'static, ()>>);
+
+impl Turn {
+    fn take() -> Self {
+        let first = ROWS.get() == 0;
+        ROWS.set(ROWS.get() + 1);
+        Self(first.then(|| TURN.lock().unwrap_or_else(PoisonError::into_inner)))
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        ROWS.set(ROWS.get() - 1);
+    }
+}
+
 /// A program of `programs/` in a folder of its own.
 pub struct Row {
+    _turn: Turn,
     pub place: Place,
     pub program: PathBuf,
     pub tool: PathBuf,
@@ -56,6 +85,7 @@ impl Row {
 
     /// Builds `programs/NAME.c` with more options for the compiler.
     pub fn built(name: &str, options: &[&str]) -> Self {
+        let turn = Turn::take();
         let place = Place::new();
         // What runs in it may be another user's.
         fs::set_permissions(place.path(""), fs::Permissions::from_mode(0o777)).unwrap();
@@ -63,6 +93,7 @@ impl Row {
         let tool = fs::read(env!("CARGO_BIN_EXE_redhanded")).unwrap();
         let tool = place.executable("redhanded", &tool);
         let mut row = Self {
+            _turn: turn,
             program: place.path(name),
             place,
             tool,

@@ -79,7 +79,7 @@ impl Process {
         let mut heard = Instant::now();
         while Instant::now() < give_up {
             self.release_all();
-            match sys::poll_change() {
+            match self.next_change() {
                 Ok(Some((tid, change))) => {
                     let stop = self.changed(tid, change);
                     self.pending.extend(stop);

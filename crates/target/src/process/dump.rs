@@ -65,7 +65,7 @@ impl Process {
         let mut stopped = Vec::new();
         let until = Instant::now() + STOPS_WITHIN;
         while !waiting.is_empty() && Instant::now() < until {
-            let Ok(Some((tid, change))) = sys::poll_change() else {
+            let Ok(Some((tid, change))) = self.next_change() else {
                 std::thread::sleep(Duration::from_micros(50));
                 continue;
             };

@@ -52,7 +52,7 @@ impl Process {
         // and waking cost more than a short look or two.
         let spin_until = self.now() + SPIN;
         loop {
-            match sys::poll_change() {
+            match self.next_change() {
                 Ok(Some((tid, change))) => {
                     let stop = self.changed(tid, change);
                     // What was noted on the way comes first.
@@ -96,6 +96,14 @@ impl Process {
                     });
                 }
             }
+        }
+    }
+
+    /// The next report, without waiting.
+    pub(super) fn next_change(&mut self) -> std::io::Result<Option<(Tid, Change)>> {
+        match self.backlog.pop_front() {
+            Some(heard) => Ok(Some(heard)),
+            None => sys::poll_change(),
         }
     }
 

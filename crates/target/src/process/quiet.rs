@@ -101,7 +101,7 @@ impl Process {
     fn collect(&mut self, mut waiting: Vec<Tid>) {
         let until = Instant::now() + STOPS_WITHIN;
         while !waiting.is_empty() && Instant::now() < until {
-            let Ok(Some((tid, change))) = sys::poll_change() else {
+            let Ok(Some((tid, change))) = self.next_change() else {
                 std::hint::spin_loop();
                 continue;
             };

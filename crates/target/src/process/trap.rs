@@ -18,6 +18,7 @@ use crate::Stop;
 use crate::sys::{self, Change, Tid};
 use redhanded_model::{Avma, SpaceId};
 use std::os::unix::fs::FileExt;
+use std::time::{Duration, Instant};
 
 const TRAP: u64 = bit(libc::SIGTRAP);
 /// Whoever blocks all of these has filled the set, and not left SIGTRAP out.
@@ -185,7 +186,7 @@ impl Process {
         registers.rip = gate;
         for _ in 0..MOST_TRIES {
             let _ = sys::set_raw_registers(tid, &registers);
-            match run_system_call(tid) {
+            match self.run_system_call(tid) {
                 Ok(()) => break,
                 // One that the program ignores is nobody's.
                 Err(Change::Stopped(libc::SIGTRAP, 0)) if action[0] == IGNORE => {}
@@ -220,7 +221,7 @@ impl Process {
                 registers.rip = gate;
                 registers.orig_rax = u64::MAX;
                 let _ = sys::set_raw_registers(tid, &registers);
-                if let Err(change) = run_system_call(tid) {
+                if let Err(change) = self.run_system_call(tid) {
                     // Something else comes first; then it traps here again.
                     registers.rip = address;
                     let _ = sys::set_raw_registers(tid, &registers);
@@ -264,7 +265,7 @@ impl Process {
         let space = self.spaces.get_mut(&id)?;
         let original = space.breakpoints.original_at(address);
         space.remove_breakpoint(address);
-        let entered = enter_system_call(tid);
+        let entered = self.enter_system_call(tid);
         let space = self.spaces.get_mut(&id)?;
         if let Some(original) = original {
             let again = [(Avma(address), original)];
@@ -380,21 +381,38 @@ fn begin_again(registers: &mut libc::user_regs_struct) {
     registers.orig_rax = u64::MAX;
 }
 
-/// Runs a stopped thread into the system call at its pc and out of it. What
-/// happened instead, if something did before it began.
-fn run_system_call(tid: Tid) -> Result<(), Change> {
-    enter_system_call(tid)?;
-    // To its end it runs as to its beginning.
-    enter_system_call(tid)
-}
+impl Process {
+    /// Runs a stopped thread into the system call at its pc and out of it. What
+    /// happened instead, if something did before it began.
+    fn run_system_call(&mut self, tid: Tid) -> Result<(), Change> {
+        self.enter_system_call(tid)?;
+        // To its end it runs as to its beginning.
+        self.enter_system_call(tid)
+    }
 
-/// Runs a stopped thread to the next beginning or end of a system call.
-fn enter_system_call(tid: Tid) -> Result<(), Change> {
-    const AT_SYSTEM_CALL: i32 = libc::SIGTRAP | 0x80;
-    let _ = sys::resume_to_system_call(tid);
-    match sys::wait_for(tid) {
-        Ok(Some(Change::Stopped(AT_SYSTEM_CALL, 0))) => Ok(()),
-        Ok(Some(change)) => Err(change),
-        _ => Ok(()),
+    /// Runs a stopped thread to the next beginning or end of a system call. What
+    /// others report meanwhile is kept: a process that ends waits for us to hear
+    /// of all its threads, and this one may be its first.
+    fn enter_system_call(&mut self, tid: Tid) -> Result<(), Change> {
+        const AT_SYSTEM_CALL: i32 = libc::SIGTRAP | 0x80;
+        let _ = sys::resume_to_system_call(tid);
+        let give_up = Instant::now() + TAKES_NO_LONGER;
+        while Instant::now() < give_up {
+            match sys::poll_change() {
+                Ok(Some((heard, Change::Stopped(AT_SYSTEM_CALL, 0)))) if heard == tid => {
+                    return Ok(());
+                }
+                Ok(Some((heard, change))) if heard == tid => return Err(change),
+                Ok(Some(other)) => {
+                    self.backlog.push_back(other);
+                }
+                Ok(None) => std::hint::spin_loop(),
+                Err(_) => break,
+            }
+        }
+        Ok(())
     }
 }
+
+/// How long a system call that only sets something can take.
+const TAKES_NO_LONGER: Duration = Duration::from_millis(500);
