@@ -311,13 +311,20 @@ fn is_rust(image: &Image) -> bool {
 /// In a static program the C library is part of the file. Where the program has
 /// debug information and some code has not, that code is the runtime's.
 fn is_static_with_debug_info(image: &Image, facts: &SourceFacts<'_>) -> bool {
+    // The `main` of a Rust program is the compiler's, and calls one in a crate,
+    // whose mangled name has a hash behind it or not.
+    let is_main = |name: &str| {
+        name == "main"
+            || (name.starts_with("_ZN") && name.contains("4main17h"))
+            || (name.starts_with("_R") && name.ends_with("4main"))
+    };
     image.interpreter().is_none()
         && image
             .functions()
             .as_slice()
             .iter()
-            .find(|function| function.name.as_deref() == Some("main"))
-            .is_some_and(|main| (facts.has_debug_info)(main.start))
+            .filter(|function| function.name.as_deref().is_some_and(is_main))
+            .any(|main| (facts.has_debug_info)(main.start))
 }
 
 #[cfg(test)]
