@@ -117,16 +117,22 @@ impl Tracing<'_> {
         let process = self.begin()?;
         self.teller.started(process.pid());
         if let Some(refused) = process.watch_refused()
-            && !observation.options.strategy.rereads()
+            && (observation.settings.safe || !observation.options.strategy.rereads())
         {
             if matches!(observation.subject, Subject::Program(_)) {
                 // Nobody asked for it to run unobserved.
                 process.kill();
             }
+            let what = if observation.settings.safe {
+                "--safe is impossible; run as root, or set kernel.perf_event_paranoid to 2. \
+                 Threads whose debug registers a debugger or --watch ptrace has used cannot be \
+                 watched by perf any more"
+            } else {
+                "--detect watch is impossible with --watch perf; run as root, set \
+                 kernel.perf_event_paranoid to 2, or leave --watch away"
+            };
             return Err(Failure::Usage(format!(
-                "perf events were refused ({refused}), so --detect watch is impossible with \
-                 --watch perf; run as root, set kernel.perf_event_paranoid to 2, or leave --watch \
-                 away"
+                "perf events were refused ({refused}), so {what}"
             )));
         }
         let mut options = observation.options;

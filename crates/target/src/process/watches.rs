@@ -78,26 +78,24 @@ impl PerfWatches {
                 sites: vec![None; first],
                 base: vec![0; DEBUG_REGISTERS],
             };
-            for tid in tids {
-                if let Err(error) = watches.add(*tid) {
-                    refused = error;
-                }
-            }
-            if watches.slots.iter().all(|events| !events.is_empty()) {
-                return Ok(watches);
+            match tids.iter().try_for_each(|tid| watches.add(*tid)) {
+                Ok(()) if !tids.is_empty() => return Ok(watches),
+                Ok(()) => {}
+                // Among others: registers that were set through ptrace in a thread
+                // stay taken until it ends.
+                Err(error) => refused = error,
             }
         }
         Err(refused)
     }
 
-    /// Watches in one more thread. One that inherited the events has no debug
-    /// register left, which is as good.
-    pub fn add(&mut self, tid: Tid) -> io::Result<()> {
+    /// Watches in one more thread.
+    fn add(&mut self, tid: Tid) -> io::Result<()> {
         for (slot, events) in self.slots.iter_mut().enumerate() {
             let in_kernel = self.in_kernel && slot >= self.first;
             match PerfWatch::open(tid, in_kernel) {
                 Ok(event) => events.push(event),
-                Err(error) if error.raw_os_error() == Some(libc::ENOSPC) => {}
+                Err(error) if error.raw_os_error() == Some(libc::ESRCH) => {}
                 Err(error) => return Err(error),
             }
         }
