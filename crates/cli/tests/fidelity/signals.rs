@@ -36,3 +36,8 @@ fn it_has_traps_of_its_own() {
 fn threads_keep_their_signal_masks() {
     Row::new("masked").same_as_alone(&[], 0);
 }
+
+#[test]
+fn what_is_ignored_stays_ignored() {
+    Row::new("ignored").same_as_alone(&[], 0);
+}

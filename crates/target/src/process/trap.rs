@@ -29,9 +29,6 @@ const RED_ZONE: u64 = 128;
 pub type Action = [u64; 4];
 const IGNORE: u64 = 1;
 
-/// How often a system call for the program is tried that signals get in the way of.
-const MOST_TRIES: u32 = 16;
-
 /// What a space has to know for this.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TrapState {
@@ -127,11 +124,8 @@ impl Process {
     /// The program's action for SIGTRAP, if the kernel has taken it away.
     fn lost_action(&self, tid: Tid) -> Option<Action> {
         let action = self.space_of(tid)?.trap.action?;
-        let kept = match action[0] {
-            IGNORE => Signals::Ignored,
-            _ => Signals::Handled,
-        };
-        (tasks::signals(tid, kept) & TRAP == 0).then_some(action)
+        let lost = || tasks::signals(tid, Signals::Handled) & TRAP == 0;
+        (action[0] != IGNORE && lost()).then_some(action)
     }
 
     /// A SIGTRAP that is not ours has come to a thread. Whether it is settled.
@@ -184,18 +178,9 @@ impl Process {
         registers.rdx = 0;
         registers.r10 = 8;
         registers.rip = gate;
-        for _ in 0..MOST_TRIES {
-            let _ = sys::set_raw_registers(tid, &registers);
-            match self.run_system_call(tid) {
-                Ok(()) => break,
-                // One that the program ignores is nobody's.
-                Err(Change::Stopped(libc::SIGTRAP, 0)) if action[0] == IGNORE => {}
-                Err(Change::Stopped(signal, 0)) => {
-                    self.set_state(tid, super::State::Stopped(signal));
-                    break;
-                }
-                Err(_) => break,
-            }
+        let _ = sys::set_raw_registers(tid, &registers);
+        if let Err(Change::Stopped(signal, 0)) = self.run_system_call(tid) {
+            self.set_state(tid, super::State::Stopped(signal));
         }
         let _ = sys::set_raw_registers(tid, &before);
         if let Some(space) = self.space_of(tid) {
@@ -212,6 +197,10 @@ impl Process {
         let result = match hook {
             Hook::Mask => Some(self.change_mask(tid, &registers)),
             Hook::Clone => return self.clone_openly(tid, address, registers),
+            Hook::Action if self.is_to_be_ignored(tid, &registers) => {
+                self.action_set(tid, registers.rsi, registers.rdx);
+                Some(0)
+            }
             // Most actions are for other signals; the kernel sets them.
             Hook::Action | Hook::Linker => {
                 let gate = self.space_of(tid).and_then(|space| space.trap.gate);
@@ -230,7 +219,8 @@ impl Process {
                 registers = sys::raw_registers(tid).unwrap_or(registers);
                 if registers.rax == 0 && registers.rdi == libc::SIGTRAP as u64 {
                     self.action_set(tid, registers.rsi, registers.rdx);
-                    if let Some(action) = self.space_of(tid).and_then(|s| s.trap.action) {
+                    let action = self.space_of(tid).and_then(|s| s.trap.action);
+                    if let Some(action) = action.filter(|action| action[0] != IGNORE) {
                         self.set_action(tid, while_traced(action));
                     }
                 }
@@ -315,6 +305,17 @@ impl Process {
         if told { 0 } else { -i64::from(libc::EFAULT) }
     }
 
+    /// Whether a thread is about to have SIGTRAP ignored. Told so, the kernel would
+    /// drop those that are on their way to threads that stand behind a breakpoint:
+    /// it is told when there are none any more.
+    fn is_to_be_ignored(&self, tid: Tid, registers: &libc::user_regs_struct) -> bool {
+        let handler = self
+            .space_of(tid)
+            .filter(|_| registers.rdi == libc::SIGTRAP as u64 && registers.rsi != 0)
+            .and_then(|space| space.word_at(registers.rsi));
+        handler == Some(IGNORE)
+    }
+
     /// A thread set the action for SIGTRAP from the memory at `new`, and was told
     /// the old one at `old`: not what the kernel had made of it meanwhile.
     fn action_set(&mut self, tid: Tid, new: u64, old: u64) {
@@ -346,12 +347,14 @@ impl Process {
     }
 }
 
-/// The action that stands while we trace: a handler of SIGTRAP in which SIGTRAP
-/// is blocked would be taken away by the first breakpoint in it.
+/// The action that stands while we trace. A handler of SIGTRAP in which SIGTRAP
+/// is blocked would be taken away by the first breakpoint in it; one that is to be
+/// ignored never reaches the program, because we take it.
 fn while_traced(action: Action) -> Action {
     let [handler, flags, restorer, mask] = action;
     match handler {
-        0 | IGNORE => action,
+        0 => action,
+        IGNORE => Action::default(),
         _ => [
             handler,
             flags | libc::SA_NODEFER as u64,
