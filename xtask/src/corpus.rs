@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::AddAssign;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
@@ -54,13 +56,25 @@ pub struct Options {
 impl Options {
     /// The short form as an ordinary user whom perf events are refused.
     pub fn as_ordinary_user() -> Self {
+        let reachable = is_reachable(place::root()) && is_reachable(&place::target());
+        if !reachable {
+            println!("as ourselves: the folder of the project is closed to user {NOBODY}");
+        }
         Self {
             first_seed: 1,
             with: Some("--watch ptrace".to_owned()),
-            user: Some(NOBODY),
+            user: reachable.then_some(NOBODY),
             ..Self::default()
         }
     }
+}
+
+/// Whether the user without rights can look into a folder.
+fn is_reachable(folder: &Path) -> bool {
+    let mut ls = Command::new("ls");
+    ls.arg(folder).stdout(Stdio::null()).stderr(Stdio::null());
+    ls.uid(NOBODY).gid(NOBODY);
+    ls.status().is_ok_and(|status| status.success())
 }
 
 /// The user without rights.

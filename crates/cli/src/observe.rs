@@ -10,9 +10,9 @@ use redhanded_detect::{Counts, Folded, Folder, Options, Outcome};
 use redhanded_image::Image;
 use redhanded_model::{Class, Crash, Race, RunReport, Unseen};
 use redhanded_report::{Progress, Tally, Terminal};
-use redhanded_target::Ending;
 use redhanded_target::images::Images;
 use redhanded_target::process::{Front, Program, Settings, Side, Signals, split};
+use redhanded_target::{Ending, TargetError};
 use std::io::Write;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -78,7 +78,11 @@ pub fn observe(
     mut observation: Observation,
     display: &Display,
 ) -> Result<(RunReport, Ending), Failure> {
-    let (side, stream) = split(Arc::clone(&observation.signals))?;
+    let (side, stream) =
+        split(Arc::clone(&observation.signals)).map_err(|source| TargetError::System {
+            action: "cannot make a process for the tracer".to_owned(),
+            source,
+        })?;
     match side {
         Side::Tracer(tracer) => {
             tracing::trace(&observation, &tracer, stream);

@@ -94,15 +94,7 @@ pub fn access(
     watched: Bytes,
     read_word: &mut dyn FnMut(Avma) -> Option<u64>,
 ) -> Option<(&'static str, AccessKind, Bytes)> {
-    let arguments = [
-        Register::Rdi,
-        Register::Rsi,
-        Register::Rdx,
-        Register::R10,
-        Register::R8,
-        Register::R9,
-    ]
-    .map(|register| registers.get(register));
+    let arguments = Register::SYSTEM_CALL_ARGUMENTS.map(|register| registers.get(register));
     let calls = CALLS
         .iter()
         .filter(|call| call.number == registers.system_call);

@@ -25,6 +25,18 @@ pub enum Register {
     R15 = 15,
 }
 
+impl Register {
+    /// Those that hold the arguments of a system call, in their order.
+    pub const SYSTEM_CALL_ARGUMENTS: [Self; 6] = [
+        Self::Rdi,
+        Self::Rsi,
+        Self::Rdx,
+        Self::R10,
+        Self::R8,
+        Self::R9,
+    ];
+}
+
 /// What a stopped task's registers hold.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Registers {

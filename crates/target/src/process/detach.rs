@@ -140,7 +140,7 @@ impl Process {
         let (owed, holds) = (task.owes_trap, task.holds_trap);
         let _ = sys::interrupt(tid);
         for _ in 0..STOP_TRIES {
-            match sys::poll_change_of(tid) {
+            match self.change_of(tid) {
                 Ok(Some(Change::Stopped(libc::SIGTRAP, 0))) => {
                     // The one that waited, or a trap that came late.
                     let stop = self.changed(tid, Change::Stopped(libc::SIGTRAP, 0));
@@ -209,7 +209,7 @@ impl Process {
     fn stop_and_detach(&mut self, tid: Tid) {
         let _ = sys::interrupt(tid);
         for _ in 0..STOP_TRIES {
-            match sys::poll_change_of(tid) {
+            match self.change_of(tid) {
                 Ok(Some(Change::Stopped(signal, 0))) if signal != libc::SIGTRAP => {
                     let _ = sys::detach(tid, signal);
                     return;

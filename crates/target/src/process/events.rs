@@ -6,7 +6,7 @@ use super::hooks::Hook;
 use super::tasks::{self, Signals, bit};
 use super::text::INT3;
 use super::watches::{PerfWatches, Watches};
-use super::{Newborn, Process, State, tracer};
+use super::{Newborn, Process, State, Task, tracer};
 use crate::sys::{self, Change, Tid};
 use crate::{Ending, Machine, Stop, TargetError};
 use redhanded_model::{Avma, Registers, SpaceId, TaskId};
@@ -105,6 +105,24 @@ impl Process {
             Some(heard) => Ok(Some(heard)),
             None => sys::poll_change(),
         }
+    }
+
+    /// The next report of one thread, without waiting.
+    pub(super) fn change_of(&mut self, tid: Tid) -> std::io::Result<Option<Change>> {
+        let heard = self.backlog.iter().position(|(heard, _)| *heard == tid);
+        match heard.and_then(|at| self.backlog.remove(at)) {
+            Some((_, change)) => Ok(Some(change)),
+            None => sys::poll_change_of(tid),
+        }
+    }
+
+    /// Waits for a newborn's first stop; whether it lived to have one.
+    pub(super) fn await_birth(&mut self, tid: Tid) -> bool {
+        let change = match self.change_of(tid) {
+            Ok(None) => sys::wait_for(tid),
+            heard => heard,
+        };
+        matches!(change, Ok(Some(Change::Stopped(..))))
     }
 
     pub(super) fn changed(&mut self, tid: Tid, change: Change) -> Option<Stop> {
@@ -260,9 +278,11 @@ impl Process {
             self.go_on(tid, signal);
             return None;
         }
-        // The core that it may leave is to hold the program's own code.
-        let id = self.tasks.get(&tid)?.space;
-        if let Some(space) = self.spaces.get_mut(&id) {
+        // The core that it may leave is to hold the program's own code. A vforked
+        // child's text is its parent's, who lives on.
+        let Task { pid, space: id, .. } = *self.tasks.get(&tid)?;
+        let alone = self.tasks_in(id).all(|(_, task)| task.pid == pid);
+        if let Some(space) = self.spaces.get_mut(&id).filter(|_| alone) {
             space.breakpoints.clear(&space.memory, |_| false);
             space.hooks = Default::default();
             space.doomed = true;

@@ -7,7 +7,7 @@ use super::maps;
 use super::space::{Space, open_memory};
 use super::{Follow, Kind, Newborn, Process, State, tasks};
 use crate::Stop;
-use crate::sys::{self, Change, Tid};
+use crate::sys::{self, Tid};
 use redhanded_model::SpaceId;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -51,8 +51,7 @@ impl Process {
             owes_trap: maker.owes_trap,
         };
         // One that is left to others is so before its maker can look for it.
-        let stopped =
-            stopped || (!follow && matches!(sys::wait_for(child), Ok(Some(Change::Stopped(..)))));
+        let stopped = stopped || (!follow && self.await_birth(child));
         if stopped {
             self.settle(child, kind);
         } else {
@@ -150,8 +149,7 @@ impl Process {
                 },
                 Newborn::Stopped => continue,
             };
-            let stopped = state == Newborn::Stopped
-                || matches!(sys::wait_for(tid), Ok(Some(Change::Stopped(..))));
+            let stopped = state == Newborn::Stopped || self.await_birth(tid);
             self.newborn.remove(&tid);
             if stopped {
                 self.settle(tid, kind);

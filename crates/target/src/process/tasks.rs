@@ -95,15 +95,7 @@ pub fn system_call(pid: Tid, tid: Tid) -> Option<Registers> {
         system_call,
         ..Registers::default()
     };
-    let arguments = [
-        Register::Rdi,
-        Register::Rsi,
-        Register::Rdx,
-        Register::R10,
-        Register::R8,
-        Register::R9,
-    ];
-    for (register, field) in arguments.into_iter().zip(fields) {
+    for (register, field) in Register::SYSTEM_CALL_ARGUMENTS.into_iter().zip(fields) {
         let value = u64::from_str_radix(field.trim_start_matches("0x"), 16).ok()?;
         registers.gpr[register as usize] = value;
     }

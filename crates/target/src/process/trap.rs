@@ -179,8 +179,11 @@ impl Process {
         registers.r10 = 8;
         registers.rip = gate;
         let _ = sys::set_raw_registers(tid, &registers);
-        if let Err(Change::Stopped(signal, 0)) = self.run_system_call(tid) {
-            self.set_state(tid, super::State::Stopped(signal));
+        match self.run_system_call(tid) {
+            Err(Change::Stopped(signal, 0)) => self.set_state(tid, super::State::Stopped(signal)),
+            Ok(()) | Err(Change::Stopped(..)) => {}
+            // Its end is to be heard of.
+            Err(ended) => self.backlog.push_back((tid, ended)),
         }
         let _ = sys::set_raw_registers(tid, &before);
         if let Some(space) = self.space_of(tid) {

@@ -3,8 +3,9 @@
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Address space that is reserved, not memory that is used.
-const SIZE: usize = 1 << 30;
+/// Address space that is reserved, not memory that is used: room for four million
+/// entries. Not more, because limits on address space count it all the same.
+const SIZE: usize = 64 << 20;
 /// Words before the first entry: the length, and a number for the processes' use.
 const HEAD: usize = 2;
 
