@@ -95,10 +95,19 @@ pub fn own_files(left_out: RawFd) -> io::Result<()> {
     check(unsafe { libc::close(left_out) }.into()).map(drop)
 }
 
-/// Makes this thread and those it starts as nice as that, if it may.
-pub fn set_niceness(nice: c_int) {
-    // SAFETY: takes numbers only.
-    unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, nice) };
+/// Lets this thread run before all that are not of real time, or else makes it as
+/// nice as that; as far as it may. What it starts is ordinary again.
+pub fn run_first(nice: c_int) {
+    let first = libc::sched_param { sched_priority: 1 };
+    let policy = libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK;
+    // SAFETY: takes numbers, and a struct that is live.
+    unsafe {
+        // Whoever started us otherwise had a reason.
+        let ordinary = libc::sched_getscheduler(0) == libc::SCHED_OTHER;
+        if !ordinary || libc::sched_setscheduler(0, policy, &raw const first) != 0 {
+            libc::setpriority(libc::PRIO_PROCESS, 0, nice);
+        }
+    }
 }
 
 /// The user whose rights this process has.

@@ -65,7 +65,7 @@ pub fn split(signals: Arc<Signals>) -> io::Result<(Side, UnixStream)> {
     // A thread that has stopped and that its tracer has not heard of yet is lost if
     // the tracer is killed just then, and is held in vain meanwhile: who traces
     // comes first, where that is allowed.
-    sys::set_niceness(TRACER_NICENESS);
+    sys::run_first(TRACER_NICENESS);
     // Ctrl-Z stops the program and the one in front, and `fg` continues both; who
     // traces the program must not stop with it.
     let kept = SignalSet::block(&[libc::SIGTSTP, libc::SIGTTIN, libc::SIGTTOU]);
