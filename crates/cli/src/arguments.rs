@@ -1,11 +1,15 @@
 //! The command line.
 
+mod kernel;
+
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use redhanded_model::Strategy;
 use redhanded_target::process::{Follow, WatchBy};
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
+
+pub use kernel::{Demo, DemoOf, Kernel};
 
 const RUN_EXAMPLES: &str = "\
 Examples:
@@ -47,10 +51,12 @@ pub enum Command {
     Run(Run),
     /// Observe a process that runs already, and leave it as it was
     Attach(Attach),
+    /// Observe a Linux kernel in a virtual machine
+    Kernel(Kernel),
     /// List the instructions of a file that can be sampled, and why others cannot
     Sites(Sites),
-    /// Watch a small built-in program being caught
-    Demo,
+    /// Watch a small built-in program being caught, or a kernel
+    Demo(Demo),
     /// The program of the demo
     #[command(hide = true)]
     DemoProgram,
@@ -77,6 +83,9 @@ pub struct Run {
     pub kill: bool,
 
     #[command(flatten)]
+    pub tracing: Tracing,
+
+    #[command(flatten)]
     pub watch: Watch,
 }
 
@@ -92,41 +101,15 @@ pub struct Attach {
     pub until: Option<Duration>,
 
     #[command(flatten)]
+    pub tracing: Tracing,
+
+    #[command(flatten)]
     pub watch: Watch,
 }
 
-/// How a program is observed, started for it or not.
+/// How a process is traced, started for it or not.
 #[derive(Debug, Args)]
-pub struct Watch {
-    /// Write the report as JSON to FILE (docs/json.md)
-    #[arg(long, value_name = "FILE")]
-    pub json: Option<PathBuf>,
-
-    /// Share of the program's thread time that its threads may be held; 0 does
-    /// not even attach
-    #[arg(long, value_name = "PERCENT", default_value = "5%", value_parser = percent)]
-    pub overhead: f64,
-
-    /// Samples a second to aim at, as far as the overhead allows
-    #[arg(long, value_name = "N", default_value_t = 1000.0, value_parser = rate)]
-    pub rate: f64,
-
-    /// The longest a thread is held; each delay is random up to it
-    #[arg(long, value_name = "TIME", default_value = "2ms", value_parser = duration)]
-    pub delay: Duration,
-
-    /// Stop looking after N windows
-    #[arg(long, value_name = "N")]
-    pub max_windows: Option<u64>,
-
-    /// Stop looking after N distinct races
-    #[arg(long, value_name = "N")]
-    pub max_races: Option<u64>,
-
-    /// How a conflict is seen: by debug registers, by re-reading the bytes, or both
-    #[arg(long, value_enum, default_value = "both")]
-    pub detect: Detect,
-
+pub struct Tracing {
     /// How debug registers are set: by perf events, thread by thread with ptrace,
     /// or whichever is allowed
     #[arg(long, value_enum, default_value = "auto", value_name = "HOW")]
@@ -151,6 +134,40 @@ pub struct Watch {
     /// accesses
     #[arg(long, value_name = "DIR")]
     pub core: Option<PathBuf>,
+}
+
+/// How a target is observed, whatever it is.
+#[derive(Debug, Args)]
+pub struct Watch {
+    /// Write the report as JSON to FILE (docs/json.md)
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+
+    /// Share of the threads' (or CPUs') time that they may be held; 0 does not even
+    /// attach. Default: 5% of a program's, 100% of a virtual machine's
+    #[arg(long, value_name = "PERCENT", value_parser = percent)]
+    pub overhead: Option<f64>,
+
+    /// Samples a second to aim at, as far as the overhead allows
+    #[arg(long, value_name = "N", default_value_t = 1000.0, value_parser = rate)]
+    pub rate: f64,
+
+    /// The longest a thread is held; each delay is random up to it. Default: 2ms,
+    /// in a kernel 15ms
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub delay: Option<Duration>,
+
+    /// Stop looking after N windows
+    #[arg(long, value_name = "N")]
+    pub max_windows: Option<u64>,
+
+    /// Stop looking after N distinct races
+    #[arg(long, value_name = "N")]
+    pub max_races: Option<u64>,
+
+    /// How a conflict is seen: by debug registers, by re-reading the bytes, or both
+    #[arg(long, value_enum, default_value = "both")]
+    pub detect: Detect,
 
     /// Seed of the random choices
     #[arg(long, value_name = "N")]
@@ -212,7 +229,7 @@ pub struct Select {
     pub file: Vec<String>,
 
     /// Only functions that match; with ! all others
-    #[arg(long, value_name = "GLOB")]
+    #[arg(long, value_name = "GLOB", visible_alias = "focus")]
     pub function: Vec<String>,
 
     /// Draw sites whose function, source file or module matches N times as often

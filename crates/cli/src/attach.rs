@@ -16,14 +16,17 @@ pub fn attach(arguments: Attach) -> Result<ExitCode, Failure> {
     let signals = Signals::hold();
     let watch = arguments.watch;
     watch.check()?;
-    if watch.overhead == 0.0 {
+    arguments.tracing.check()?;
+    if watch.overhead == Some(0.0) {
         screen::say("redhanded: with --overhead 0 nothing may be held, so it did not attach");
         return Ok(ExitCode::SUCCESS);
     }
     let display = display(watch.quiet);
     let mut observation = Observation {
         until: arguments.until,
-        ..watch.observation(Subject::Process(arguments.pid), signals, &display)?
+        ..arguments.tracing.observation(
+            watch.observation(Subject::Process(arguments.pid), signals, &display)?,
+        )
     };
     observation.options.start = Start::Gently;
     observation.options.budget.credit = Duration::ZERO;

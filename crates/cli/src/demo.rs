@@ -9,7 +9,7 @@ use crate::run::{clock, display};
 use crate::{arguments, screen, select};
 use program::{NEIGHBOURS, SEEDED};
 use redhanded_detect::{Budget, CREDIT, Options, Start};
-use redhanded_model::{Class, Race, RunReport, Strategy};
+use redhanded_model::{Class, Delays, Race, RunReport, Strategy};
 use redhanded_target::process::{Program, Settings, Signals};
 use std::collections::HashSet;
 use std::io::Write;
@@ -45,7 +45,7 @@ pub fn demo() -> Result<ExitCode, Failure> {
         signals,
         options: Options {
             rate: 1000.0,
-            delay: Duration::from_millis(2),
+            delay: Delays::of_tasks(Duration::from_millis(2)),
             budget: Budget {
                 overhead: 0.5,
                 credit: CREDIT,

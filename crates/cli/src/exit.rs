@@ -9,7 +9,7 @@ use thiserror::Error;
 /// A race was found (as TSan and Go do).
 pub const RACE: u8 = 66;
 /// Redhanded itself failed.
-const FAILED: u8 = 125;
+pub const FAILED: u8 = 125;
 /// The program was found and cannot be run.
 const NOT_RUNNABLE: u8 = 126;
 /// The program was not found.

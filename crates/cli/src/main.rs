@@ -5,6 +5,7 @@ mod arguments;
 mod attach;
 mod demo;
 mod exit;
+mod kernel;
 mod observe;
 mod run;
 mod screen;
@@ -28,8 +29,9 @@ fn main() -> ExitCode {
     let outcome = match arguments.command {
         Command::Run(run) => run::run(run),
         Command::Attach(attach) => attach::attach(attach),
+        Command::Kernel(kernel) => kernel::kernel(&kernel),
         Command::Sites(sites) => sites::sites(&sites),
-        Command::Demo => demo::demo(),
+        Command::Demo(demo) => demo::demo(&demo),
         Command::DemoProgram => {
             demo::program::main();
             return ExitCode::SUCCESS;

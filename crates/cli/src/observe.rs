@@ -4,14 +4,16 @@
 //! the program.
 
 use crate::exit::Failure;
+use crate::kernel::{KernelSubject, Place};
 use crate::tracing;
-use crate::wire::{Finished, Heard, Listener, Mapped, Message};
+use crate::wire::{Finished, Heard, Listener, Mapped, Message, tell_place};
 use redhanded_detect::{Counts, Folded, Folder, Options, Outcome};
 use redhanded_image::Image;
 use redhanded_model::{Class, Crash, Race, RunReport, Unseen};
 use redhanded_report::{Progress, Tally, Terminal};
 use redhanded_target::images::Images;
-use redhanded_target::process::{Front, Program, Settings, Side, Signals, split};
+use redhanded_target::process::{Front, Guarded, Program, Settings, Side, Signals, split};
+use redhanded_target::vm::launch::{self, Output, VmState};
 use redhanded_target::{Ending, TargetError};
 use std::io::Write;
 use std::path::PathBuf;
@@ -21,6 +23,10 @@ use std::time::{Duration, Instant};
 /// A program that is cut off in the middle of a repetition may end by itself
 /// this long before it is called left running.
 const GRACE: Duration = Duration::from_secs(1);
+/// How long a kernel may take until its workload can start; emulation is slow.
+const BOOTS_WITHIN: Duration = Duration::from_secs(120);
+/// How long the last words of a machine are waited for.
+const FAREWELL: Duration = Duration::from_secs(5);
 /// How often signals and children are looked after.
 const TEND_EVERY: Duration = Duration::from_millis(20);
 
@@ -30,6 +36,8 @@ pub enum Subject {
     Program(Program),
     /// A process that runs already.
     Process(u32),
+    /// A kernel in a virtual machine.
+    Kernel(Box<KernelSubject>),
 }
 
 /// What is to be observed, and how.
@@ -78,11 +86,15 @@ pub fn observe(
     mut observation: Observation,
     display: &Display,
 ) -> Result<(RunReport, Ending), Failure> {
-    let (side, stream) =
-        split(Arc::clone(&observation.signals)).map_err(|source| TargetError::System {
-            action: "cannot make a process for the tracer".to_owned(),
-            source,
-        })?;
+    let refused = |source| TargetError::System {
+        action: "cannot make a process for the tracer".to_owned(),
+        source,
+    };
+    let guarded = match &observation.subject {
+        Subject::Kernel(kernel) => Guarded::Machine(kernel.socket.try_clone().map_err(refused)?),
+        Subject::Program(_) | Subject::Process(_) => Guarded::Processes,
+    };
+    let (side, stream) = split(Arc::clone(&observation.signals), guarded).map_err(refused)?;
     match side {
         Side::Tracer(tracer) => {
             tracing::trace(&observation, &tracer, stream);
@@ -91,6 +103,14 @@ pub fn observe(
             std::process::exit(0)
         }
         Side::Front(front) => {
+            let machine = match &observation.subject {
+                Subject::Kernel(kernel) => {
+                    let (place, machine) = begin(kernel, display)?;
+                    tell_place(&stream, &place)?;
+                    machine
+                }
+                Subject::Program(_) | Subject::Process(_) => None,
+            };
             let listener = Listener::new(stream, TEND_EVERY)?;
             let on_race = observation.on_race.take();
             let mut watching = Watching {
@@ -107,6 +127,7 @@ pub fn observe(
                 is_ours: matches!(observation.subject, Subject::Program(_)),
                 pid: None,
                 crash: None,
+                machine,
             };
             let finished = watching.listen(listener);
             // Only its end lets go of threads that sleep.
@@ -134,6 +155,8 @@ struct Watching<'a> {
     /// The program of the present run.
     pid: Option<u32>,
     crash: Option<Crash>,
+    /// The virtual machine that was started for it.
+    machine: Option<launch::Vm>,
 }
 
 impl Watching<'_> {
@@ -143,7 +166,7 @@ impl Watching<'_> {
             let message = match listener.hear() {
                 Heard::Message(message) => *message,
                 Heard::Nothing => {
-                    self.front.tend();
+                    self.tend();
                     continue;
                 }
                 Heard::Silence => return Ok(None),
@@ -153,6 +176,9 @@ impl Watching<'_> {
                     self.pid = Some(pid);
                     if self.is_ours {
                         self.front.mirror(pid);
+                    }
+                    if let Some(machine) = &mut self.machine {
+                        machine.start();
                     }
                 }
                 Message::Module(file) => self.mapped.add(file, self.images),
@@ -167,11 +193,19 @@ impl Watching<'_> {
                 Message::Progress(counts) => {
                     self.counts = counts;
                     self.show_progress();
-                    self.front.tend();
+                    self.tend();
                 }
                 Message::Finished(finished) => return Ok(Some(*finished)),
                 Message::Failed { code, message } => return Err(Failure::Tracer { code, message }),
             }
+        }
+    }
+
+    fn tend(&mut self) {
+        self.front.tend();
+        // What follows is the machine being switched off.
+        if self.machine.as_ref().is_some_and(|m| m.state().is_over()) {
+            self.front.enough();
         }
     }
 
@@ -256,6 +290,10 @@ impl Watching<'_> {
                 ending = after;
             }
         }
+        if let Some(machine) = self.machine.take() {
+            let over = machine.state().is_over() || matches!(outcome, Outcome::Ended(_));
+            ending = end(machine, over, &mut report);
+        }
         if let (false, Outcome::Frozen, Some(pid)) = (is_ours, outcome, self.pid) {
             say_frozen(pid);
         }
@@ -279,8 +317,8 @@ impl Watching<'_> {
             _ => "ended unexpectedly".to_owned(),
         };
         crate::screen::say(&format!(
-            "redhanded: its tracer {why}; breakpoints were removed from {restored} processes, and \
-             the program goes on unobserved"
+            "redhanded: its tracer {why}; breakpoints were removed from {restored} targets, and \
+             what was observed goes on unobserved"
         ));
         RunReport {
             runs: 1,
@@ -297,6 +335,73 @@ impl Watching<'_> {
             }],
             cut_short: true,
             ..RunReport::default()
+        }
+    }
+}
+
+/// Starts the virtual machine, if there is none yet, and waits until its kernel is
+/// up; where its gdbstub is.
+fn begin(
+    kernel: &KernelSubject,
+    display: &Display,
+) -> Result<(String, Option<launch::Vm>), Failure> {
+    let options = match &kernel.place {
+        Place::Running(address) => return Ok((address.to_string(), None)),
+        Place::Launched(options) => options,
+    };
+    let machine = launch::Vm::launch(options, Output::ours())?;
+    if display.announce {
+        crate::screen::say(&format!(
+            "redhanded: booting {} on {}",
+            options.kernel.display(),
+            machine.accelerator()
+        ));
+    }
+    let state = machine.wait_beyond(&VmState::Booting, BOOTS_WITHIN);
+    let why = match state {
+        VmState::Running => {
+            let place = format!("unix:{}", machine.gdb().display());
+            return Ok((place, Some(machine)));
+        }
+        VmState::Booting => format!("it has not booted in {} s", BOOTS_WITHIN.as_secs()),
+        VmState::NotLoaded(what) => format!("it does not take the module {what}"),
+        VmState::Panicked(words) => words,
+        VmState::Exited(_) | VmState::Gone => "it ended at once".to_owned(),
+    };
+    let log = machine.log();
+    let last: Vec<&str> = log.iter().rev().take(5).rev().map(String::as_str).collect();
+    Err(Failure::Target(TargetError::Unsupported(format!(
+        "the kernel could not be started: {why}. Its last words were\n  {}",
+        last.join("\n  ")
+    ))))
+}
+
+/// Ends a virtual machine that was started here; how its workload ended.
+fn end(machine: launch::Vm, over: bool, report: &mut RunReport) -> Ending {
+    if over {
+        let _ = machine.wait(FAREWELL);
+    }
+    let troubles = machine.troubles();
+    let state = machine.finish();
+    if let Some(first) = troubles.first() {
+        crate::screen::say(&format!("redhanded: the kernel complained: {first}"));
+    }
+    match state {
+        VmState::Exited(status) => Ending::Exited(status),
+        _ if !over => Ending::EndedByUs,
+        VmState::Panicked(words) => {
+            report.unseen.push(Unseen {
+                what: "the rest of the run".to_owned(),
+                why: words,
+            });
+            Ending::Exited(i32::from(crate::exit::FAILED))
+        }
+        _ => {
+            report.unseen.push(Unseen {
+                what: "the rest of the run".to_owned(),
+                why: "the virtual machine ended before its workload".to_owned(),
+            });
+            Ending::Exited(i32::from(crate::exit::FAILED))
         }
     }
 }
@@ -325,6 +430,7 @@ fn name(subject: &Subject) -> Vec<String> {
             .filter(|argument| !argument.is_empty())
             .map(|argument| String::from_utf8_lossy(argument).into_owned())
             .collect(),
+        Subject::Kernel(kernel) => kernel.name.clone(),
     }
 }
 

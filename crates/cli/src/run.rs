@@ -1,11 +1,11 @@
 //! `redhanded run`, and what `attach` shares with it.
 
-use crate::arguments::{FailOn, Run, Watch, WatchHow};
+use crate::arguments::{FailOn, Run, Tracing, Watch, WatchHow};
 use crate::exit::{self, Failure};
 use crate::observe::{Display, Observation, Subject, observe};
 use crate::{screen, select};
 use redhanded_detect::{Budget, CREDIT, Options, Start};
-use redhanded_model::{Class, RunReport};
+use redhanded_model::{Class, Delays, RunReport};
 use redhanded_report::{Progress, ReportError, SourceFiles, Terminal, json};
 use redhanded_target::Ending;
 use redhanded_target::process::{Program, Settings, Signals, WatchBy};
@@ -13,6 +13,12 @@ use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Duration;
+
+/// What is held of a program's time, unless told otherwise.
+const OVERHEAD: f64 = 0.05;
+/// The longest a thread of a program is held, unless told otherwise.
+const DELAY: Duration = Duration::from_millis(2);
 
 /// Runs a program under observation; the exit status.
 pub fn run(arguments: Run) -> Result<ExitCode, Failure> {
@@ -21,7 +27,8 @@ pub fn run(arguments: Run) -> Result<ExitCode, Failure> {
     let program = Program::find(&arguments.program)?;
     let watch = arguments.watch;
     watch.check()?;
-    if watch.overhead == 0.0 {
+    arguments.tracing.check()?;
+    if watch.overhead == Some(0.0) {
         // Nothing may be held, so nothing would be seen: it costs nothing at all.
         return Err(program.become_it(&signals).into());
     }
@@ -47,7 +54,9 @@ pub fn run(arguments: Run) -> Result<ExitCode, Failure> {
         until: arguments.until,
         repeat: arguments.repeat,
         kill: arguments.kill,
-        ..watch.observation(Subject::Program(program), signals, &display)?
+        ..arguments.tracing.observation(
+            watch.observation(Subject::Program(program), signals, &display)?,
+        )
     };
     let (report, ending) = observe(observation, &display)?;
     watch.tell(&report, ending, &display)
@@ -58,21 +67,6 @@ impl Watch {
     pub fn check(&self) -> Result<(), Failure> {
         if let Some(json) = &self.json {
             check_place(json)?;
-        }
-        if let Some(core) = &self.core
-            && !core.is_dir()
-        {
-            return Err(Failure::Usage(format!(
-                "cannot write cores to {}: there is no such folder",
-                core.display()
-            )));
-        }
-        if self.safe && self.watch == WatchHow::Ptrace {
-            return Err(Failure::Usage(
-                "--safe needs perf events, which the kernel clears when Redhanded is killed; \
-                 leave --watch ptrace away"
-                    .to_owned(),
-            ));
         }
         Ok(())
     }
@@ -90,9 +84,9 @@ impl Watch {
             signals,
             options: Options {
                 rate: self.rate,
-                delay: self.delay,
+                delay: Delays::of_tasks(self.delay.unwrap_or(DELAY)),
                 budget: Budget {
-                    overhead: self.overhead,
+                    overhead: self.overhead.unwrap_or(OVERHEAD),
                     credit: CREDIT,
                 },
                 strategy: self.detect.into(),
@@ -100,23 +94,15 @@ impl Watch {
                 max_windows: None,
                 start: Start::AtOnce,
             },
-            settings: Settings {
-                follow: self.follow.into(),
-                watch_by: if self.safe {
-                    WatchBy::Perf
-                } else {
-                    self.watch.into()
-                },
-                safe: self.safe,
-            },
+            settings: Settings::default(),
             seed: self.seed.unwrap_or_else(clock),
             until: None,
             repeat: None,
             kill: false,
             max_windows: self.max_windows,
             max_races: self.max_races,
-            stop_on_race: self.stop_on_race,
-            core: self.core.clone(),
+            stop_on_race: false,
+            core: None,
             on_race: None,
         })
     }
@@ -144,6 +130,46 @@ impl Watch {
         } else {
             exit::of_program(ending)
         })
+    }
+}
+
+impl Tracing {
+    /// What can be known to be wrong before anything is touched.
+    pub fn check(&self) -> Result<(), Failure> {
+        if let Some(core) = &self.core
+            && !core.is_dir()
+        {
+            return Err(Failure::Usage(format!(
+                "cannot write cores to {}: there is no such folder",
+                core.display()
+            )));
+        }
+        if self.safe && self.watch == WatchHow::Ptrace {
+            return Err(Failure::Usage(
+                "--safe needs perf events, which the kernel clears when Redhanded is killed; \
+                 leave --watch ptrace away"
+                    .to_owned(),
+            ));
+        }
+        Ok(())
+    }
+
+    /// With what is asked for of processes.
+    pub fn observation(&self, observation: Observation) -> Observation {
+        Observation {
+            settings: Settings {
+                follow: self.follow.into(),
+                watch_by: if self.safe {
+                    WatchBy::Perf
+                } else {
+                    self.watch.into()
+                },
+                safe: self.safe,
+            },
+            stop_on_race: self.stop_on_race,
+            core: self.core.clone(),
+            ..observation
+        }
     }
 }
 

@@ -2,26 +2,39 @@
 //! Everything it finds is told to the process in front at once.
 
 use crate::exit::Failure;
+use crate::kernel::KernelSubject;
 use crate::observe::{Observation, Subject};
-use crate::wire::{Finished, Message, Teller};
+use crate::wire::{Finished, Message, Teller, hear_place};
 use redhanded_detect::{
     Collision, Counts, Crashed, Folded, Folder, Outcome, Random, Sink, Standing, watch,
 };
 use redhanded_model::{Class, RunReport, Unseen};
 use redhanded_target::driver::Driver;
 use redhanded_target::images::{Images, Selected};
-use redhanded_target::process::{Process, Tracer};
-use redhanded_target::{Ending, Machine, Module, Target};
+use redhanded_target::process::{Process, Program, Tracer};
+use redhanded_target::vm::Vm;
+use redhanded_target::vm::gdb::{Address, Gdb};
+use redhanded_target::{Ending, Machine, Module, Target, TargetError};
 use std::collections::BTreeMap;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+/// How long a gdbstub may take for an answer.
+const PATIENCE: Duration = Duration::from_secs(5);
 /// How often the one in front hears how things stand.
 const PROGRESS_EVERY: Duration = Duration::from_millis(100);
 
 /// Traces until the subject ends or enough is seen.
 pub fn trace(observation: &Observation, tracer: &Tracer, stream: UnixStream) {
+    // Where a virtual machine is, is known when it was started.
+    let place = match &observation.subject {
+        Subject::Kernel(_) => match hear_place(&stream) {
+            Some(place) => Some(place),
+            None => return,
+        },
+        Subject::Program(_) | Subject::Process(_) => None,
+    };
     // All threads there will be, before there is a file that they must not keep.
     let first = tracer.for_threads();
     let pool = rayon::ThreadPoolBuilder::new().start_handler(move |_| first());
@@ -32,6 +45,7 @@ pub fn trace(observation: &Observation, tracer: &Tracer, stream: UnixStream) {
     let mut tracing = Tracing {
         observation,
         tracer,
+        place,
         teller: Teller::new(stream, tracer.for_threads()),
         started: Instant::now(),
         report: RunReport::default(),
@@ -67,6 +81,8 @@ pub fn trace(observation: &Observation, tracer: &Tracer, stream: UnixStream) {
 struct Tracing<'a> {
     observation: &'a Observation,
     tracer: &'a Tracer,
+    /// Where the target is, if that was told.
+    place: Option<String>,
     teller: Teller,
     started: Instant,
     report: RunReport,
@@ -83,7 +99,7 @@ impl Tracing<'_> {
         let mut random = Random::new(observation.seed);
         let mut ending = Ending::Exited(0);
         let runs = match (&observation.subject, observation.repeat, observation.until) {
-            (Subject::Process(_), ..) | (_, None, None) => 1,
+            (Subject::Process(_) | Subject::Kernel(_), ..) | (_, None, None) => 1,
             (_, Some(runs), _) => runs,
             (_, None, Some(_)) => u64::MAX,
         };
@@ -114,7 +130,11 @@ impl Tracing<'_> {
         random: Random,
     ) -> Result<(Outcome, Ending), Failure> {
         let observation = self.observation;
-        let process = self.begin()?;
+        let process = match &observation.subject {
+            Subject::Kernel(kernel) => return self.machine(kernel, until, random),
+            Subject::Program(program) => self.launch(program)?,
+            Subject::Process(pid) => self.attach(*pid)?,
+        };
         self.teller.started(process.pid());
         if let Some(refused) = process.watch_refused()
             && (observation.settings.safe || !observation.options.strategy.rereads())
@@ -135,6 +155,52 @@ impl Tracing<'_> {
                 "perf events were refused ({refused}), so {what}"
             )));
         }
+        let (mut process, result) = self.sample(process, until, random);
+        process.detach();
+        self.sampled(result)
+    }
+
+    /// Observes a virtual machine.
+    fn machine(
+        &mut self,
+        kernel: &KernelSubject,
+        until: Option<Duration>,
+        random: Random,
+    ) -> Result<(Outcome, Ending), Failure> {
+        let observation = self.observation;
+        let place = self.place.clone().unwrap_or_default();
+        let address: Address = place
+            .parse()
+            .map_err(|error| Failure::Usage(format!("{error}")))?;
+        let driven = |error| TargetError::Unsupported(format!("{error}"));
+        address
+            .connect_over(&kernel.socket, PATIENCE)
+            .map_err(driven)?;
+        let gdb = Gdb::over(kernel.socket.try_clone()?, PATIENCE).map_err(driven)?;
+        let images = Arc::clone(&observation.images);
+        let signals = Arc::clone(&observation.signals);
+        let mut vm = Vm::attach(gdb, kernel.files.clone(), images, signals)?;
+        // Before anybody waits for it.
+        for module in vm.modules() {
+            if let Some(image) = &module.image {
+                observation.images.sites(image);
+            }
+        }
+        vm.begin();
+        self.teller.started(0);
+        let (vm, result) = self.sample(vm, until, random);
+        vm.detach();
+        self.sampled(result)
+    }
+
+    /// Samples until the target ends or enough is seen.
+    fn sample<M: Machine>(
+        &mut self,
+        machine: M,
+        until: Option<Duration>,
+        random: Random,
+    ) -> (M, Result<(Outcome, Counts), TargetError>) {
+        let observation = self.observation;
         let mut options = observation.options;
         options.until = until;
         options.max_windows = observation
@@ -144,11 +210,17 @@ impl Tracing<'_> {
         let sites = |module: &Module| -> Option<Arc<Selected>> {
             Some(images.sites(module.image.as_ref()?))
         };
-        let mut driver = Driver::new(process);
+        let mut driver = Driver::new(machine);
         let result = watch(&mut driver, &sites, options, random, self);
-        let mut process = driver.into_machine();
-        self.note_unseen(&process);
-        process.detach();
+        let machine = driver.into_machine();
+        self.note_unseen(&machine);
+        (machine, result)
+    }
+
+    fn sampled(
+        &mut self,
+        result: Result<(Outcome, Counts), TargetError>,
+    ) -> Result<(Outcome, Ending), Failure> {
         let (outcome, counts) = result?;
         self.report.runs += 1;
         self.report.add(&counts);
@@ -160,27 +232,28 @@ impl Tracing<'_> {
         Ok((outcome, ending))
     }
 
-    fn begin(&self) -> Result<Process, Failure> {
+    fn launch(&self, program: &Program) -> Result<Process, TargetError> {
         let observation = self.observation;
         let images = Arc::clone(&observation.images);
         let signals = Arc::clone(&observation.signals);
         let settings = observation.settings;
-        Ok(match &observation.subject {
-            Subject::Program(program) => {
-                Process::launch(program, images, signals, settings, Some(self.tracer))?
-            }
-            Subject::Process(pid) => {
-                Process::attach(*pid, images, signals, settings, Some(self.tracer))?
-            }
-        })
+        Process::launch(program, images, signals, settings, Some(self.tracer))
     }
 
-    fn note_unseen(&mut self, process: &Process) {
+    fn attach(&self, pid: u32) -> Result<Process, TargetError> {
+        let observation = self.observation;
+        let images = Arc::clone(&observation.images);
+        let signals = Arc::clone(&observation.signals);
+        let settings = observation.settings;
+        Process::attach(pid, images, signals, settings, Some(self.tracer))
+    }
+
+    fn note_unseen(&mut self, machine: &impl Machine) {
         let images: &Images = &self.observation.images;
-        for note in process.unseen() {
+        for note in machine.unseen() {
             self.unseen.insert(note.what, note.why);
         }
-        for module in process.modules() {
+        for module in machine.modules() {
             if let Some(image) = &module.image
                 && let Some(why) = images.sites(image).why_none.clone()
             {

@@ -38,6 +38,18 @@ pub enum Message {
     Failed { code: u8, message: String },
 }
 
+/// Tells the tracer where its target is; all that the one in front ever says.
+pub fn tell_place(mut stream: &UnixStream, place: &str) -> std::io::Result<()> {
+    writeln!(stream, "{place}")
+}
+
+/// Waits to be told; nothing if there will be no target.
+pub fn hear_place(stream: &UnixStream) -> Option<String> {
+    let mut place = String::new();
+    BufReader::new(stream).read_line(&mut place).ok()?;
+    place.strip_suffix('\n').map(str::to_owned)
+}
+
 /// The end of tracing.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Finished {

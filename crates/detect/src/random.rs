@@ -1,7 +1,6 @@
 //! The random numbers of a run. SplitMix64: twelve lines whose stream no
 //! dependency can change, because the same seed must give the same report.
 
-use std::time::Duration;
 
 /// A seeded source of random numbers.
 #[derive(Clone, Debug)]
@@ -32,10 +31,5 @@ impl Random {
     /// A number from 0 up to but not including 1.
     pub fn unit(&mut self) -> f64 {
         (self.bits() >> 11) as f64 / (1u64 << 53) as f64
-    }
-
-    /// A time up to `limit`, each equally likely.
-    pub fn up_to(&mut self, limit: Duration) -> Duration {
-        limit.mul_f64(self.unit())
     }
 }

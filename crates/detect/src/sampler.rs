@@ -6,10 +6,14 @@
 //! what is drawn and fires is ever colder code. How many are drawn follows the
 //! rate of samples that is wanted.
 
+mod pool;
+
 use crate::Random;
 use redhanded_model::{ModuleId, SpaceId, Svma};
+use pool::Pool;
 use redhanded_target::images::Selected;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use std::ops::Range;
 use std::sync::Arc;
 
 /// Programs with at most this many sites have all of them armed from the start.
@@ -22,6 +26,10 @@ const MOST_ARMED: usize = 65_536;
 /// The most that are drawn at a tick: each costs a system call or two, and
 /// threads that stop meanwhile wait for it.
 const MOST_DRAWN: f64 = 256.0;
+
+/// Where few can be armed and it is known which code runs, this share of the draw
+/// is uniform over all sites nevertheless: what is not known to run may run next.
+const UNIFORM_SHARE: f64 = 0.25;
 
 /// The fewest: one in ten ticks.
 const LEAST_DRAWN: f64 = 0.1;
@@ -78,7 +86,10 @@ pub struct Sampler {
     entries: Vec<State>,
     coverage: Vec<Coverage>,
     /// The unarmed sites, in no order.
-    pool: Vec<Index>,
+    pool: Pool,
+    /// Sites of functions that were seen to run, armed or not.
+    lively: Vec<Index>,
+    lively_functions: HashSet<(ModuleId, Svma)>,
     deferred: Vec<Index>,
     lonely: Vec<Index>,
     armed: usize,
@@ -105,7 +116,9 @@ impl Sampler {
             modules: Vec::new(),
             entries: Vec::new(),
             coverage: Vec::new(),
-            pool: Vec::new(),
+            pool: Pool::default(),
+            lively: Vec::new(),
+            lively_functions: HashSet::new(),
             deferred: Vec::new(),
             lonely: Vec::new(),
             armed: 0,
@@ -222,6 +235,8 @@ impl Sampler {
         let here =
             |index: &Index| (*index as usize) < end && entries[*index as usize] != State::Gone;
         self.pool.retain(here);
+        self.lively.retain(here);
+        self.lively_functions.retain(|(module, _)| alive(*module));
         self.deferred.retain(here);
         self.lonely.retain(here);
         self.entries.truncate(end);
@@ -261,15 +276,22 @@ impl Sampler {
         let mut tries = count.saturating_mul(64);
         while drawn.len() < count && !self.pool.is_empty() && tries > 0 {
             tries -= 1;
-            let at = self.random.below(self.pool.len());
-            let weight = self.weight(self.pool[at]);
+            let index = if !self.lively.is_empty() && self.random.unit() >= UNIFORM_SHARE {
+                self.lively[self.random.below(self.lively.len())]
+            } else {
+                self.pool.at(self.random.below(self.pool.len()))
+            };
+            if !self.pool.contains(index) {
+                continue;
+            }
+            let weight = self.weight(index);
             if weight < self.heaviest && self.random.unit() * self.heaviest > weight {
                 continue;
             }
-            if self.limit < MOST_ARMED && self.is_crowded(self.pool[at]) {
+            if self.limit < MOST_ARMED && self.is_crowded(index) {
                 continue;
             }
-            let index = self.pool.swap_remove(at);
+            self.pool.remove(index);
             drawn.push(self.set_armed(index));
         }
         drawn
@@ -295,6 +317,22 @@ impl Sampler {
         self.armed -= 1;
         subtract(&mut self.armed_in, space);
         Some(index)
+    }
+
+    /// A function of a module was seen to run.
+    pub fn ran(&mut self, module: ModuleId, function: Range<Svma>) {
+        if !self.lively_functions.insert((module, function.start)) {
+            return;
+        }
+        let Some(known) = self.modules.iter().find(|known| known.id == module) else {
+            return;
+        };
+        let sites = &known.selected.sites;
+        let from = sites.partition_point(|weighted| weighted.site.svma < function.start);
+        let to = sites.partition_point(|weighted| weighted.site.svma < function.end);
+        let first = known.first;
+        self.lively
+            .extend((from..to.max(from)).map(|at| first + at as Index));
     }
 
     /// A window was opened at a site.
@@ -349,7 +387,7 @@ impl Sampler {
         for index in sites {
             if self.is_crowded(index) {
                 self.entries[index as usize] = State::Unarmed;
-                self.pool.push(index);
+                self.pool.add(index);
             } else {
                 armed.push(self.set_armed(index));
             }
@@ -395,7 +433,7 @@ impl Sampler {
         for (index, entry) in self.entries.iter_mut().enumerate() {
             if *entry == State::Armed {
                 *entry = State::Unarmed;
-                self.pool.push(index as Index);
+                self.pool.add(index as Index);
             }
         }
         self.armed = 0;
@@ -533,5 +571,26 @@ mod tests {
         assert!(sampler.add_module(M, S, &sites(500, |_| 1.0)).len() <= 1);
         let drawn: usize = (0..100).map(|_| sampler.tick(0.01, 1e9).len()).sum();
         assert!(drawn > 50, "but more and more: {drawn}");
+    }
+
+    #[test]
+    fn code_that_runs_is_drawn_more_often_and_the_rest_still_is() {
+        let mut sampler = Sampler::new(Random::new(5), 1e6, Some(4), Start::AtOnce);
+        sampler.add_module(M, S, &sites(10_000, |_| 1.0));
+        sampler.ran(M, Svma(100)..Svma(200));
+        sampler.ran(M, Svma(100)..Svma(200));
+        let (mut lively, mut others) = (0, 0);
+        for _ in 0..1_000 {
+            sampler.disarmed();
+            for (_, svma) in sampler.tick(1.0, 1e9) {
+                if (100..200).contains(&svma.0) {
+                    lively += 1;
+                } else {
+                    others += 1;
+                }
+            }
+        }
+        assert!(lively > 2 * others, "{lively} against {others}");
+        assert!(others > lively / 6, "{lively} against {others}");
     }
 }

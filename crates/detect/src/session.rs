@@ -5,7 +5,7 @@ use crate::crash::{Crashed, MOST_RECENT, Recent};
 use crate::suspects::suspects;
 use crate::{Budget, Random, Sampler, Start};
 use redhanded_model::{
-    Avma, Hit, Loss, Losses, ModuleId, Registers, SiteCounts, SpaceId, Strategy, Svma, TaskId,
+    Avma, Delays, Hit, Loss, Losses, ModuleId, Registers, SiteCounts, SpaceId, Strategy, Svma, TaskId,
     WindowPlan, WindowRecord,
 };
 use redhanded_target::images::Selected;
@@ -31,8 +31,8 @@ const ROTATE_EVERY: Duration = TICK;
 pub struct Options {
     /// Samples a second that are aimed at.
     pub rate: f64,
-    /// The longest a thread is held.
-    pub delay: Duration,
+    /// The longest a task is held, by its context.
+    pub delay: Delays,
     /// What the run may cost.
     pub budget: Budget,
     /// How conflicts are looked for.
@@ -258,7 +258,7 @@ impl Session<'_> {
                 module: *module,
                 svma: *svma,
                 plan: WindowPlan {
-                    delay: self.random.up_to(self.options.delay),
+                    delay: self.options.delay.part(self.random.unit()),
                     strategy: self.options.strategy,
                     end_early: true,
                 },
@@ -278,7 +278,7 @@ impl Session<'_> {
         self.counts.thread_time = thread_time;
         self.counts.held = self.target.held();
         let left = allowance.saturating_sub(self.counts.held).as_secs_f64();
-        let windows = left / (self.options.delay.as_secs_f64() / 2.0).max(1e-6);
+        let windows = left / (self.options.delay.task.as_secs_f64() / 2.0).max(1e-6);
         // The target keeps a few back for rare code: what is drawn now is not.
         (windows - KEPT).max(0.0)
     }
@@ -293,9 +293,27 @@ impl Session<'_> {
             self.target.disarm_all();
             self.sampler.disarmed();
         }
+        self.note_lively();
         let sites = self.sampler.tick(passed, affordable);
         self.arm(&sites);
         self.count();
+    }
+
+    /// Takes note of which code runs.
+    fn note_lively(&mut self) {
+        let lively = self.target.take_lively();
+        if lively.is_empty() {
+            return;
+        }
+        let modules = self.target.modules();
+        for range in lively {
+            let module = modules.iter().find(|m| m.contains(Avma(range.start)));
+            if let Some(module) = module {
+                let svma = |at| module.svma(Avma(at));
+                self.sampler
+                    .ran(module.id, svma(range.start)..svma(range.end));
+            }
+        }
     }
 
     fn count(&mut self) {

@@ -1,7 +1,7 @@
 //! `detect` on the scripted machine: the laws of sampling, catching and folding.
 
 use redhanded_detect::{Budget, Collision, Counts, Folded, Folder, Options, Random, Sink, watch};
-use redhanded_model::{AccessKind, Class, Loss, SeenBy, Strategy};
+use redhanded_model::{AccessKind, Class, Delays, Loss, SeenBy, Strategy};
 use redhanded_target::Module;
 use redhanded_target::driver::Driver;
 use redhanded_target::fake::{Fake, Step};
@@ -40,7 +40,7 @@ impl Sink for Collected {
 fn options() -> Options {
     Options {
         rate: 1000.0,
-        delay: Duration::from_millis(1),
+        delay: Delays::of_tasks(Duration::from_millis(1)),
         budget: Budget {
             overhead: 10.0,
             credit: redhanded_detect::CREDIT,
@@ -208,7 +208,7 @@ fn the_draw_is_uniform_over_sites_not_over_executions() {
     let sites = 40;
     let long = Options {
         until: Some(Duration::from_secs(6)),
-        delay: Duration::from_micros(200),
+        delay: Delays::of_tasks(Duration::from_micros(200)),
         ..options()
     };
     let (found, counts) = run(uneven(sites), long, 11);
@@ -264,7 +264,7 @@ fn drawing_drifts_to_cold_code() {
     fake.task(steps, u64::MAX);
     let long = Options {
         until: Some(Duration::from_secs(4)),
-        delay: Duration::from_micros(100),
+        delay: Delays::of_tasks(Duration::from_micros(100)),
         ..options()
     };
     let (_, counts) = run(fake, long, 4);

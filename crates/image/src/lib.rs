@@ -14,6 +14,7 @@ mod frames;
 mod functions;
 mod instruction;
 mod layout;
+mod named;
 mod plt;
 mod selection;
 mod sites;

@@ -8,6 +8,7 @@
 mod access;
 mod address;
 mod class;
+mod context;
 mod loss;
 mod race;
 mod registers;
@@ -18,6 +19,7 @@ mod window;
 pub use access::{AccessKind, Bytes, pieces};
 pub use address::{Avma, ModuleId, SpaceId, Svma, TaskId};
 pub use class::{Class, Evidence, Side, Synchronisation, classify};
+pub use context::{Context, ContextKind};
 pub use loss::{Loss, Losses};
 pub use race::{
     AccessReport, BitField, Fingerprint, Frame, Line, Race, Region, SeenBy, ThreadName, Values,
@@ -26,4 +28,4 @@ pub use race::{
 pub use registers::{Register, Registers};
 pub use run::{Crash, CrashWindow, RunReport, SiteCounts, Unseen};
 pub use site::{Excluded, Exclusions, Site};
-pub use window::{Hit, Strategy, WindowEnd, WindowId, WindowPlan, WindowRecord};
+pub use window::{Delays, Hit, Strategy, WindowEnd, WindowId, WindowPlan, WindowRecord};

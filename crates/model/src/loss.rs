@@ -41,6 +41,10 @@ pub enum Loss {
     ThreadGone,
     /// A thread could not be watched.
     Unwatched,
+    /// The sampled code handles an interrupt, which is not held.
+    InInterrupt,
+    /// The same address in another address space.
+    OtherSpace,
 }
 
 impl Loss {
@@ -63,6 +67,8 @@ impl Loss {
             Self::TextChanged => "text differs from its file",
             Self::ThreadGone => "thread or program ended in the window",
             Self::Unwatched => "threads without a watch",
+            Self::InInterrupt => "in an interrupt's handler",
+            Self::OtherSpace => "the same address in another process",
         }
     }
 }

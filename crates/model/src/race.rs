@@ -1,6 +1,6 @@
 //! Races: collisions that share a fingerprint, told in names.
 
-use crate::{AccessKind, Class};
+use crate::{AccessKind, Class, Context};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -29,6 +29,9 @@ pub struct ThreadName {
     pub tid: u32,
     /// Its name.
     pub name: String,
+    /// What its CPU was doing, in a kernel.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub context: Option<Context>,
 }
 
 /// One side of a race.

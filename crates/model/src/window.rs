@@ -1,6 +1,6 @@
 //! Windows: what `detect` asks of a target, and what it gets back.
 
-use crate::{AccessKind, Avma, Bytes, Loss, ModuleId, Registers, SpaceId, Svma, TaskId};
+use crate::{AccessKind, Avma, Bytes, Context, ContextKind, Loss, ModuleId, Registers, SpaceId, Svma, TaskId};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
@@ -34,11 +34,57 @@ impl Strategy {
     }
 }
 
+/// How long a task is held when nothing happens, by the context it is in.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Delays {
+    /// A thread of a program, or a kernel's task that could be interrupted.
+    pub task: Duration,
+    /// Code of a kernel that cannot: others may spin until it goes on.
+    pub atomic: Duration,
+    /// The handler of an interrupt; zero lets it pass.
+    pub interrupt: Duration,
+}
+
+impl Delays {
+    /// Those of a program, which has one context.
+    #[must_use]
+    pub const fn of_tasks(task: Duration) -> Self {
+        Self {
+            task,
+            atomic: task,
+            interrupt: task,
+        }
+    }
+
+    /// A part of each.
+    #[must_use]
+    pub fn part(self, part: f64) -> Self {
+        Self {
+            task: self.task.mul_f64(part),
+            atomic: self.atomic.mul_f64(part),
+            interrupt: self.interrupt.mul_f64(part),
+        }
+    }
+
+    /// The one for a context.
+    #[must_use]
+    pub const fn in_context(self, context: Option<Context>) -> Duration {
+        match context {
+            None => self.task,
+            Some(context) => match context.kind {
+                ContextKind::Hardirq | ContextKind::Nmi => self.interrupt,
+                ContextKind::Task | ContextKind::Softirq if context.is_atomic() => self.atomic,
+                ContextKind::Task | ContextKind::Softirq => self.task,
+            },
+        }
+    }
+}
+
 /// What a window at a site is to do.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct WindowPlan {
-    /// How long the thread is held when nothing happens.
-    pub delay: Duration,
+    /// How long the task is held when nothing happens.
+    pub delay: Delays,
     /// How conflicts are looked for.
     pub strategy: Strategy,
     /// Whether the window ends early when no other task can make progress.

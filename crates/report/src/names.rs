@@ -1,7 +1,7 @@
 //! What things are called: the raced-on object, regions, places, threads, and
 //! function names short enough for one line.
 
-use redhanded_model::{AccessReport, Frame, Region, ThreadName, What};
+use redhanded_model::{AccessReport, ContextKind, Frame, Region, ThreadName, What};
 
 /// Where bytes lie, as a noun phrase. The JSON report uses it too.
 pub(crate) fn region(region: &Region) -> String {
@@ -21,12 +21,31 @@ pub(crate) fn region(region: &Region) -> String {
     }
 }
 
-/// `thread 4711 (worker)`.
+/// `thread 4711 (worker)`, or in a kernel `task 4711 (worker) on CPU 0`.
 pub(crate) fn thread(thread: &ThreadName) -> String {
-    if thread.name.is_empty() {
-        format!("thread {}", thread.tid)
+    let kind = if thread.context.is_some() {
+        "task"
     } else {
-        format!("thread {} ({})", thread.tid, thread.name)
+        "thread"
+    };
+    let named = if thread.name.is_empty() {
+        format!("{kind} {}", thread.tid)
+    } else {
+        format!("{kind} {} ({})", thread.tid, thread.name)
+    };
+    let Some(context) = thread.context else {
+        return named;
+    };
+    let off = if context.interrupts_off {
+        ", interrupts off"
+    } else {
+        ""
+    };
+    let cpu = context.cpu;
+    match context.kind {
+        ContextKind::Task => format!("{named} on CPU {cpu}{off}"),
+        // Whoever was interrupted has nothing to do with it, but may be known.
+        kind => format!("{} on CPU {cpu}{off}, over {named}", kind.name()),
     }
 }
 

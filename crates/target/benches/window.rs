@@ -3,7 +3,7 @@
 //!
 //! `cargo bench -p redhanded-target`
 
-use redhanded_model::{Strategy, WindowPlan};
+use redhanded_model::{Delays, Strategy, WindowPlan};
 use redhanded_target::driver::Driver;
 use redhanded_target::images::{Images, Selected};
 use redhanded_target::process::{Process, Program, Settings, Signals};
@@ -97,7 +97,7 @@ fn samples(program: &Path, arguments: &[&str], delay: Duration) -> Duration {
         module: module.id,
         svma: hot,
         plan: WindowPlan {
-            delay,
+            delay: Delays::of_tasks(delay),
             strategy: Strategy::Both,
             end_early: false,
         },

@@ -22,12 +22,11 @@ use redhanded_model::{
 };
 use std::collections::{HashMap, VecDeque};
 use std::io;
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How often the bytes are re-read while a window is open.
-const REREAD_EVERY: Duration = Duration::from_micros(100);
 /// When the first look at whether anybody can make progress is taken.
 const STALL_CHECK_AFTER: Duration = Duration::from_micros(200);
 /// How long hits that fired are waited for after a window.
@@ -121,10 +120,14 @@ impl<M: Machine> Driver<M> {
         arm: Arm,
         armed_for: Duration,
     ) -> Result<(), Loss> {
+        let delay = arm.plan.delay.in_context(self.machine.context(task));
+        if delay.is_zero() && !arm.plan.delay.task.is_zero() {
+            return Err(Loss::InInterrupt);
+        }
         // Hot code takes every bit of allowance as soon as there is some. What
         // waited long to be reached is rare, and finds a part kept for it.
         let kept = if armed_for < RARE_AFTER {
-            (arm.plan.delay * 4).min(self.allowance / 5)
+            (delay * 4).min(self.allowance / 5)
         } else {
             Duration::ZERO
         };
@@ -175,7 +178,8 @@ impl<M: Machine> Driver<M> {
         window.plan.end_early &= company != Company::Strangers;
         let now = self.machine.now();
         window.opened = now;
-        window.deadline = now + arm.plan.delay.min(left);
+        window.deadline = now + delay.min(left);
+        window.next_look = now + self.machine.look_after(0);
         self.open.push(window);
         Ok(())
     }
@@ -367,7 +371,7 @@ impl<M: Machine> Driver<M> {
             }
             let window = &self.open[index];
             next = next.min(match window.phase {
-                Phase::Waiting => window.deadline.min(now + REREAD_EVERY),
+                Phase::Waiting => window.deadline.min(window.next_look),
                 Phase::Draining(until) => until,
                 Phase::Standing => deadline,
             });
@@ -382,7 +386,12 @@ impl<M: Machine> Driver<M> {
             Phase::Standing => false,
             Phase::Draining(until) if now < until => false,
             Phase::Draining(_) => self.finish(index),
+            Phase::Waiting if now < self.open[index].deadline.min(self.open[index].next_look) => {
+                false
+            }
             Phase::Waiting => {
+                self.open[index].looks += 1;
+                self.open[index].next_look = now + self.machine.look_after(self.open[index].looks);
                 let rereads = self.open[index].plan.strategy.rereads();
                 let changed = rereads && self.reread(index);
                 let end = if changed {
@@ -701,7 +710,7 @@ impl<M: Machine> Target for Driver<M> {
         self.machine.space_of(task)
     }
 
-    fn thread_name(&self, task: TaskId) -> ThreadName {
+    fn thread_name(&mut self, task: TaskId) -> ThreadName {
         self.machine.thread_name(task)
     }
 
@@ -722,8 +731,14 @@ impl<M: Machine> Target for Driver<M> {
         self.held + self.open.iter().map(|w| w.held(now)).sum::<Duration>()
     }
 
+    fn take_lively(&mut self) -> Vec<Range<u64>> {
+        self.machine.take_lively()
+    }
+
     fn take_losses(&mut self) -> Losses {
-        std::mem::take(&mut self.losses)
+        let mut losses = std::mem::take(&mut self.losses);
+        losses.merge(&self.machine.take_losses());
+        losses
     }
 
     fn unseen(&self) -> Vec<Unseen> {

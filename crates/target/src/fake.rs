@@ -396,10 +396,11 @@ impl Machine for Fake {
         Region::Heap
     }
 
-    fn thread_name(&self, task: TaskId) -> ThreadName {
+    fn thread_name(&mut self, task: TaskId) -> ThreadName {
         ThreadName {
             tid: task.0,
             name: format!("task-{}", task.0),
+            context: None,
         }
     }
 

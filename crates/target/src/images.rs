@@ -71,6 +71,23 @@ impl Images {
         entry.image.clone().map_err(unseen)
     }
 
+    /// Takes in an image that was made otherwise than by opening its file, so that
+    /// its sites are selected once, too.
+    pub fn adopt(&self, image: Image) -> Arc<Image> {
+        let image = Arc::new(image);
+        let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
+        // There is no file of this name on any device.
+        let key = (image.path().to_owned(), 0, opened.len() as u64, 0, 0);
+        opened.insert(
+            key,
+            Entry {
+                image: Ok(Arc::clone(&image)),
+                selected: None,
+            },
+        );
+        image
+    }
+
     /// The selected sites of `image`, indexed on first use.
     #[must_use]
     pub fn sites(&self, image: &Arc<Image>) -> Arc<Selected> {

@@ -3,8 +3,8 @@
 //! [`Target`] is what `detect` drives: it arms sites with window plans and gets
 //! events back. The three parts of a window that every backend shares (opening,
 //! waiting, deciding when it is over) are written once, in [`driver`], over the
-//! few primitives of a [`Machine`]: [`process`] gives them by ptrace and perf,
-//! [`fake`] by simulation.
+//! few primitives of a [`Machine`]: [`process`] gives them by ptrace and perf, [`vm`]
+//! through a gdbstub, [`fake`] by simulation.
 //!
 //! Nothing here knows what a race is: a target says who touched the bytes, not
 //! whether that is wrong.
@@ -16,6 +16,7 @@ pub mod images;
 mod machine;
 pub mod process;
 mod sys;
+pub mod vm;
 
 pub use machine::{Ending, Machine, Stop, TargetError, Watch};
 pub use sys::WatchFor;
@@ -197,7 +198,7 @@ pub trait Target {
     fn space_of(&self, task: TaskId) -> SpaceId;
 
     /// A task's name.
-    fn thread_name(&self, task: TaskId) -> ThreadName;
+    fn thread_name(&mut self, task: TaskId) -> ThreadName;
 
     /// Reads memory, breakpoint bytes hidden. Whether all of it could be read.
     fn read(&mut self, space: SpaceId, address: Avma, buffer: &mut [u8]) -> bool;
@@ -210,6 +211,10 @@ pub trait Target {
 
     /// Time tasks were held so far, in windows and at samples without one.
     fn held(&self) -> Duration;
+
+    /// Code that was seen to run since the last call, where that is told: live
+    /// ranges of functions.
+    fn take_lively(&mut self) -> Vec<Range<u64>>;
 
     /// The losses that belong to no window's record, since the last call.
     fn take_losses(&mut self) -> Losses;

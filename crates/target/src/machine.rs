@@ -1,9 +1,10 @@
 //! The primitives a window is made of.
 
 use crate::{Module, WatchFor};
-use redhanded_model::{Avma, Bytes, Region, Registers, SpaceId, TaskId, ThreadName, Unseen};
+use redhanded_model::{Avma, Bytes, Context, Losses, Region, Registers, SpaceId, TaskId, ThreadName, Unseen};
 use serde::{Deserialize, Serialize};
 use std::io;
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -179,6 +180,27 @@ pub trait Machine {
     /// Who could collide with an access of `task` to `bytes`.
     fn company(&mut self, task: TaskId, bytes: Bytes) -> Company;
 
+    /// What the CPU of a stopped task is doing, in a kernel.
+    fn context(&mut self, _task: TaskId) -> Option<Context> {
+        None
+    }
+
+    /// After how long the bytes of an open window are looked at again, when that
+    /// was done so often.
+    fn look_after(&self, _looks: u32) -> Duration {
+        Duration::from_micros(100)
+    }
+
+    /// Code that was seen to run since the last call, as live ranges.
+    fn take_lively(&mut self) -> Vec<Range<u64>> {
+        Vec::new()
+    }
+
+    /// What the machine itself lost since the last call.
+    fn take_losses(&mut self) -> Losses {
+        Losses::default()
+    }
+
     /// Whether no task of a space can make progress but the stopped ones.
     fn stalled(&mut self, space: SpaceId) -> bool;
 
@@ -203,7 +225,7 @@ pub trait Machine {
     }
 
     /// A task's name.
-    fn thread_name(&self, task: TaskId) -> ThreadName;
+    fn thread_name(&mut self, task: TaskId) -> ThreadName;
 
     /// The start of the instruction that ends at `address`.
     fn instruction_before(&mut self, space: SpaceId, address: Avma) -> Option<Avma>;

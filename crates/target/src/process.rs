@@ -24,7 +24,7 @@ mod trap;
 mod watches;
 
 pub use launch::Program;
-pub use tracer::{Front, Side, Tracer, split};
+pub use tracer::{Front, Guarded, Side, Tracer, split};
 pub use watches::WatchBy;
 
 use crate::images::Images;
@@ -64,6 +64,15 @@ impl Signals {
             libc::SIGQUIT,
             tracer::FRONT_DIED,
         ])))
+    }
+
+    /// One that came for the tool, without waiting.
+    pub(crate) fn taken(&self) -> Option<Stop> {
+        let taken = self.0.wait(Duration::ZERO)?;
+        (taken.signal != libc::SIGCHLD).then(|| Stop::Interrupted {
+            signal: taken.signal,
+            by_process: taken.by_process && taken.signal != tracer::FRONT_DIED,
+        })
     }
 }
 
@@ -383,6 +392,18 @@ impl Process {
     }
 }
 
+impl Process {
+    fn name_of(&self, task: TaskId) -> ThreadName {
+        let tid = task.0.cast_signed();
+        let pid = self.tasks.get(&tid).map_or(self.pid, |task| task.pid);
+        ThreadName {
+            tid: task.0,
+            name: tasks::name(pid, tid),
+            context: None,
+        }
+    }
+}
+
 impl Machine for Process {
     fn now(&self) -> Duration {
         self.start.elapsed()
@@ -429,10 +450,12 @@ impl Machine for Process {
             return vec![false; sites.len()];
         };
         if self.settings.safe {
+            let backlog = &mut self.backlog;
+            let mut hear = || events::hear_all(backlog);
             let mut set = |(address, expected): &(Avma, u8)| {
                 let as_expected = space.byte_at(address.0) == Some(*expected);
                 match space.register_sites(true) {
-                    Some(registers) if as_expected => registers.set_site(*address),
+                    Some(registers) if as_expected => registers.set_site(*address, &mut hear),
                     _ => false,
                 }
             };
@@ -459,7 +482,7 @@ impl Machine for Process {
             let stays = |address| hooks.contains(&address);
             space.breakpoints.clear(&space.memory, stays);
             if let Some(registers) = space.register_sites(safe) {
-                registers.clear_sites();
+                registers.clear_sites(&mut || events::hear_all(&mut self.backlog));
             }
         }
     }
@@ -569,7 +592,7 @@ impl Machine for Process {
             let mut tasks = self.tasks_in(space);
             let (tid, _) = tasks.find(|(_, task)| map.contains(task.stack.wrapping_sub(1)))?;
             Some(Region::Stack {
-                thread: self.thread_name(TaskId(tid.cast_unsigned())),
+                thread: self.name_of(TaskId(tid.cast_unsigned())),
             })
         })
     }
@@ -596,13 +619,8 @@ impl Machine for Process {
             .collect()
     }
 
-    fn thread_name(&self, task: TaskId) -> ThreadName {
-        let tid = task.0.cast_signed();
-        let pid = self.tasks.get(&tid).map_or(self.pid, |task| task.pid);
-        ThreadName {
-            tid: task.0,
-            name: tasks::name(pid, tid),
-        }
+    fn thread_name(&mut self, task: TaskId) -> ThreadName {
+        self.name_of(task)
     }
 
     fn instruction_before(&mut self, space: SpaceId, address: Avma) -> Option<Avma> {

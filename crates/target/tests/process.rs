@@ -1,6 +1,6 @@
 //! The process backend on small real programs, compiled here.
 
-use redhanded_model::{Loss, Strategy, WindowPlan};
+use redhanded_model::{Delays, Loss, Strategy, WindowPlan};
 use redhanded_target::driver::Driver;
 use redhanded_target::images::{Images, Selected};
 use redhanded_target::process::{Follow, Process, Program, Settings, Signals};
@@ -41,7 +41,7 @@ fn arm_all(target: &mut dyn Target, delay: Duration) {
     let module = target.modules().first().cloned().unwrap();
     let image = module.image.clone().unwrap();
     let plan = WindowPlan {
-        delay,
+        delay: Delays::of_tasks(delay),
         strategy: Strategy::Both,
         end_early: true,
     };

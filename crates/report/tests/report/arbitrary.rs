@@ -22,7 +22,11 @@ fn name() -> impl Strategy<Value = String> {
 }
 
 fn thread() -> impl Strategy<Value = ThreadName> {
-    (any::<u32>(), name()).prop_map(|(tid, name)| ThreadName { tid, name })
+    (any::<u32>(), name()).prop_map(|(tid, name)| ThreadName {
+        tid,
+        name,
+        context: None,
+    })
 }
 
 fn frame() -> impl Strategy<Value = Frame> {

@@ -9,6 +9,7 @@ pub fn thread(tid: u32, name: &str) -> ThreadName {
     ThreadName {
         tid,
         name: name.into(),
+        context: None,
     }
 }
 

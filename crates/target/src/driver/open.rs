@@ -26,6 +26,10 @@ pub struct OpenWindow {
     pub slots: Vec<(usize, Bytes)>,
     pub opened: Duration,
     pub deadline: Duration,
+    /// When the bytes are looked at again.
+    pub next_look: Duration,
+    /// How often that was done.
+    pub looks: u32,
     pub phase: Phase,
     pub stalled: u32,
 }
@@ -61,6 +65,8 @@ impl OpenWindow {
             slots: Vec::new(),
             opened: Duration::ZERO,
             deadline: Duration::ZERO,
+            next_look: Duration::ZERO,
+            looks: 0,
             phase: Phase::Waiting,
             stalled: 0,
         }

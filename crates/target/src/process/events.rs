@@ -10,6 +10,7 @@ use super::{Newborn, Process, State, Task, tracer};
 use crate::sys::{self, Change, Tid};
 use crate::{Ending, Machine, Stop, TargetError};
 use redhanded_model::{Avma, Registers, SpaceId, TaskId};
+use std::collections::VecDeque;
 use std::time::Duration;
 
 /// How long the next report is awaited without sleeping.
@@ -43,6 +44,14 @@ pub fn ending(change: Change) -> Option<Ending> {
 
 pub(super) fn task_id(tid: Tid) -> TaskId {
     TaskId(tid.cast_unsigned())
+}
+
+/// Takes note of every report there is. A stop that its tracer has not heard of is
+/// deadly if that is killed just then: whoever does something slow listens.
+pub(super) fn hear_all(backlog: &mut VecDeque<(Tid, Change)>) {
+    while let Ok(Some(heard)) = sys::poll_change() {
+        backlog.push_back(heard);
+    }
 }
 
 impl Process {
@@ -341,7 +350,8 @@ impl Process {
             .spaces
             .get_mut(&id)
             .and_then(|space| space.register_sites(safe));
-        if registers_of.is_some_and(|sites| sites.remove_site(Avma(registers.rip))) {
+        let mut hear = || hear_all(&mut self.backlog);
+        if registers_of.is_some_and(|sites| sites.remove_site(Avma(registers.rip), &mut hear)) {
             return Some(Stop::Breakpoint {
                 task: task_id(tid),
                 registers,

@@ -10,11 +10,12 @@
 use super::{Process, Signals, guard, tasks};
 use crate::Ending;
 use crate::Machine;
+use crate::vm::gdb::rescue;
 use crate::process::events::ending;
 use crate::sys::{self, Change, Ledger, SignalSet, Tid};
 use std::collections::HashMap;
 use std::io::{self, Read, Write};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -35,18 +36,27 @@ pub enum Side {
     Tracer(Tracer),
 }
 
+/// What would be left behind by a tracer that is killed.
+pub enum Guarded {
+    /// Breakpoint bytes in processes.
+    Processes,
+    /// Breakpoints in a virtual machine, which may stand still; behind this
+    /// connection to its gdbstub.
+    Machine(OwnedFd),
+}
+
 /// Splits this process, which has no second thread yet.
 ///
 /// # Errors
 /// When there is no room for another process.
-pub fn split(signals: Arc<Signals>) -> io::Result<(Side, UnixStream)> {
+pub fn split(signals: Arc<Signals>, guarded: Guarded) -> io::Result<(Side, UnixStream)> {
     let ledger = Ledger::new()?;
     let (front, tracer) = UnixStream::pair()?;
     let (watched, lifeline) = UnixStream::pair()?;
     let parent = std::process::id();
     if let Some(pid) = sys::fork()? {
         drop((tracer, lifeline));
-        let guard = std::thread::spawn(move || watch_over(watched, ledger));
+        let guard = std::thread::spawn(move || watch_over(watched, ledger, guarded));
         let front_side = Front {
             tracer: pid,
             ledger,
@@ -78,12 +88,13 @@ pub fn split(signals: Arc<Signals>) -> io::Result<(Side, UnixStream)> {
     Ok((Side::Tracer(side), tracer))
 }
 
-/// Waits for the tracer to end. If it says no farewell, puts back every byte that
-/// it has left; in how many processes there were some.
-fn watch_over(mut lifeline: UnixStream, ledger: Ledger) -> usize {
-    match lifeline.read(&mut [0]) {
-        Ok(1) => 0,
-        _ => guard::restore_all(ledger),
+/// Waits for the tracer to end. If it says no farewell, puts back everything that
+/// it has left; in how many processes or machines there was something.
+fn watch_over(mut lifeline: UnixStream, ledger: Ledger, guarded: Guarded) -> usize {
+    match (lifeline.read(&mut [0]), guarded) {
+        (Ok(1), _) => 0,
+        (_, Guarded::Processes) => guard::restore_all(ledger),
+        (_, Guarded::Machine(socket)) => usize::from(rescue(socket).is_ok()),
     }
 }
 

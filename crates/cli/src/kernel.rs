@@ -1,0 +1,215 @@
+//! `redhanded kernel`: a kernel in a virtual machine that is started for it, or in
+//! one that runs already.
+
+use crate::arguments::Kernel;
+use crate::exit::Failure;
+use crate::observe::{Observation, Subject, observe};
+use crate::run::display;
+use crate::screen;
+use redhanded_detect::{Budget, Options, Start};
+use redhanded_image::kernel::prepare;
+use redhanded_model::Delays;
+use redhanded_target::process::Signals;
+use redhanded_target::vm::KernelFiles;
+use redhanded_target::vm::gdb::Address;
+use redhanded_target::vm::launch::{
+    Added, Archive, Provision, VmOptions, Wanted, cache_folder, host_kernel, provide,
+};
+use redhanded_target::{Ending, TargetError};
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// The longest a CPU is held, unless told otherwise: what the paper found best.
+const DELAY: Duration = Duration::from_millis(15);
+
+/// Where the kernel is that is observed.
+pub enum Place {
+    /// In a machine that is started for it.
+    Launched(Box<VmOptions>),
+    /// In one that runs already.
+    Running(Address),
+}
+
+/// A kernel to observe.
+pub struct KernelSubject {
+    pub place: Place,
+    pub files: KernelFiles,
+    /// Not connected yet, and open in both processes: when the one that drives
+    /// the machine is killed, the other can let the machine go.
+    pub socket: OwnedFd,
+    pub name: Vec<String>,
+}
+
+/// Observes a kernel; the exit status.
+pub fn kernel(arguments: &Kernel) -> Result<ExitCode, Failure> {
+    let signals = Signals::hold();
+    let watch = &arguments.watch;
+    watch.check()?;
+    let subject = match &arguments.gdb {
+        Some(address) => running(arguments, address)?,
+        None => launched(arguments)?,
+    };
+    let display = display(watch.quiet);
+    let delays = Delays {
+        task: watch.delay.unwrap_or(DELAY),
+        atomic: arguments.atomic_delay,
+        interrupt: arguments.interrupt_delay,
+    };
+    let mut observation = Observation {
+        until: arguments.until,
+        ..watch.observation(Subject::Kernel(Box::new(subject)), signals, &display)?
+    };
+    observation.options.delay = delays;
+    observation.options.budget = budget(watch.overhead);
+    observation.options.start = Start::Gently;
+    let (report, ending) = observe(observation, &display)?;
+    watch.tell(&report, ending, &display)
+}
+
+/// A virtual machine is there to be looked at: unless told otherwise it may be held
+/// as much as it takes.
+pub fn budget(overhead: Option<f64>) -> Budget {
+    Budget {
+        overhead: overhead.unwrap_or(1.0),
+        credit: Duration::from_secs(1),
+    }
+}
+
+fn running(arguments: &Kernel, address: &str) -> Result<KernelSubject, Failure> {
+    let address: Address = address
+        .parse()
+        .map_err(|error| Failure::Usage(format!("{error}")))?;
+    if !address.is_local() && !arguments.remote {
+        return Err(Failure::Usage(format!(
+            "{address} is another host, and nothing protects a connection to a gdbstub: whoever \
+             can reach it owns the virtual machine. --remote allows it"
+        )));
+    }
+    let Some(vmlinux) = &arguments.vmlinux else {
+        return Err(Failure::Usage(
+            "--gdb needs --vmlinux: the kernel that the machine runs, with its debug \
+             information, or its vmlinuz"
+                .to_owned(),
+        ));
+    };
+    let cache = cache_folder()?;
+    Ok(KernelSubject {
+        socket: address.socket()?,
+        name: vec![format!("the kernel at {address}")],
+        files: files(vmlinux, &arguments.modules, &cache)?,
+        place: Place::Running(address),
+    })
+}
+
+fn launched(arguments: &Kernel) -> Result<KernelSubject, Failure> {
+    if arguments.workload.is_empty() {
+        return Err(Failure::Usage(
+            "a workload is needed, which makes the kernel do something: redhanded kernel … -- \
+             COMMAND; or --gdb for a virtual machine that has its own"
+                .to_owned(),
+        ));
+    }
+    let cache = cache_folder()?;
+    let kernel = match &arguments.kernel {
+        Some(kernel) => kernel.clone(),
+        None => host_kernel()?,
+    };
+    let provision = tools(&cache)?;
+    let mut options = VmOptions {
+        kernel: kernel.clone(),
+        initrd: arguments.initrd.clone(),
+        append: arguments.append.clone(),
+        smp: arguments.smp,
+        memory: arguments.memory,
+        accel: arguments.accel.into(),
+        qemu_args: arguments.qemu_arg.clone(),
+        stopped: false,
+        ..VmOptions::new(&provision, arguments.workload.clone())
+    };
+    let mut modules = arguments.modules.clone();
+    for added in &arguments.add {
+        let added = Added::parse(added)?;
+        if added.load {
+            modules.push(added.from.clone());
+        }
+        options.added.push(added);
+    }
+    let symbols = arguments.vmlinux.as_ref().unwrap_or(&kernel);
+    let files = files(symbols, &modules, &cache)?;
+    subject(options, files)
+}
+
+/// A kernel in a machine that is still to be started.
+pub fn subject(options: VmOptions, files: KernelFiles) -> Result<KernelSubject, Failure> {
+    let name = std::iter::once(options.kernel.display().to_string())
+        .chain(options.workload.iter().map(|w| w.to_string_lossy().into_owned()))
+        .collect();
+    Ok(KernelSubject {
+        socket: Address::Unix(PathBuf::new()).socket()?,
+        place: Place::Launched(Box::new(options)),
+        files,
+        name,
+    })
+}
+
+/// QEMU and what else a machine takes, fetched if need be.
+fn tools(cache: &Path) -> Result<Provision, Failure> {
+    let wanted = Wanted {
+        archive: Archive::Release,
+        debug: false,
+        headers: false,
+    };
+    Ok(provide(cache, &wanted, &mut |what| {
+        screen::say(&format!("redhanded: {what}"));
+    })?)
+}
+
+/// The files of a kernel: of a vmlinuz an ELF file with symbols is made first.
+pub fn files(
+    kernel: &Path,
+    modules: &[PathBuf],
+    cache: &Path,
+) -> Result<KernelFiles, Failure> {
+    let prepared = prepare(kernel, &cache.join("unpacked"), &mut |_| {});
+    let kernel = prepared.map_err(|error| TargetError::Unsupported(error.to_string()))?;
+    for place in modules {
+        if !place.exists() {
+            return Err(Failure::Usage(format!(
+                "there are no modules in {}: no such file or folder",
+                place.display()
+            )));
+        }
+    }
+    Ok(KernelFiles {
+        kernel,
+        modules: modules.to_vec(),
+        cache: cache.to_owned(),
+    })
+}
+
+/// Options that every observation of a kernel has.
+pub fn options(delay: Duration) -> Options {
+    Options {
+        rate: 1000.0,
+        delay: Delays {
+            task: delay,
+            atomic: Duration::from_millis(1),
+            interrupt: Duration::ZERO,
+        },
+        budget: budget(None),
+        strategy: redhanded_model::Strategy::Both,
+        until: None,
+        max_windows: None,
+        start: Start::Gently,
+    }
+}
+
+/// How the workload ended is how the whole did.
+pub const fn ending(status: Option<i32>) -> Ending {
+    match status {
+        Some(status) => Ending::Exited(status),
+        None => Ending::LeftRunning,
+    }
+}

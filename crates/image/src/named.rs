@@ -1,0 +1,23 @@
+//! Symbols by their names.
+
+use crate::Image;
+use object::{Object, ObjectSymbol};
+use redhanded_model::Svma;
+use std::collections::HashMap;
+
+impl Image {
+    /// The addresses of the symbols with these names, code or data, of which the
+    /// file defines one. Goes over its whole symbol table.
+    #[must_use]
+    pub fn symbols_named(&self, names: &[&str]) -> HashMap<String, Svma> {
+        let Some(object) = self.object() else {
+            return HashMap::new();
+        };
+        let defined = object.symbols().filter(|symbol| !symbol.is_undefined());
+        defined
+            .filter_map(|symbol| Some((symbol.name().ok()?, symbol.address())))
+            .filter(|(name, _)| names.contains(name))
+            .map(|(name, address)| (name.to_owned(), Svma(address)))
+            .collect()
+    }
+}

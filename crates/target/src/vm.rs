@@ -1,0 +1,387 @@
+//! A kernel in a virtual machine, driven through the machine's gdbstub.
+//!
+//! Each virtual CPU is a task. When one of them reaches a breakpoint or touches
+//! watched bytes the stub stops all; the others are then let go without the one
+//! that is held. Everything that is asked while the machine stands is collected
+//! into as few round trips as possible, because meanwhile nobody runs.
+//!
+//! QEMU sometimes reports a watch late, when it belongs to a window no more. A
+//! stop is believed only if its CPU has executed something since the watch was
+//! set, and what is believed is confirmed like every other hit.
+
+pub mod gdb;
+mod guest;
+mod kernel;
+pub mod launch;
+mod loadable;
+mod machine;
+
+pub use guest::NotAKernel;
+pub use kernel::KernelFiles;
+
+use crate::images::Images;
+use crate::process::Signals;
+use crate::{Ending, Module, Stop, Watch};
+use gdb::{Answer, Gdb, GdbError, Point, PointKind, Request, StopReply, VcpuRegisters};
+use guest::Guest;
+use redhanded_image::Unwinder;
+use redhanded_model::{Avma, Bytes, Loss, Losses, SpaceId, TaskId};
+use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// All of a kernel is one space; whose user memory it is looked at with is found
+/// from the CPU that does.
+const SPACE: SpaceId = SpaceId(0);
+/// Watches that every CPU has; more would be accepted under emulation only.
+const WATCHES: usize = 4;
+/// Armed sites at once. Under emulation each slows the page it is on.
+const MOST_BREAKPOINTS: usize = 8;
+/// How long the stub may take for an answer.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Addresses below are user memory.
+const USER_END: u64 = 1 << 56;
+
+/// One virtual CPU.
+#[derive(Default)]
+struct Vcpu {
+    /// Whether it stands at an access.
+    held: bool,
+    /// As they are now, if that was asked since the last stop.
+    registers: Option<VcpuRegisters>,
+    /// The user memory that it stands before.
+    user: Option<Bytes>,
+}
+
+/// A watch that is set.
+struct Set {
+    watch: Watch,
+    point: Point,
+    /// Where each CPU was then: whoever is still there has touched nothing since.
+    before: BTreeMap<u32, VcpuRegisters>,
+    /// The page tables that the address is meant in, for user memory.
+    root: Option<u64>,
+    fired: u64,
+}
+
+/// A virtual machine that runs a kernel.
+pub struct Vm {
+    gdb: Gdb,
+    started: Instant,
+    vcpus: BTreeMap<u32, Vcpu>,
+    /// The one whose page tables memory is read through.
+    view: u32,
+    breakpoints: BTreeSet<u64>,
+    sets: [Option<Set>; WATCHES],
+    /// Asked for with the next round trip.
+    orders: Vec<Request>,
+    pending: VecDeque<Stop>,
+    guest: Guest,
+    modules: Vec<Arc<Module>>,
+    next_module: u32,
+    /// The modules that the kernel had when it was asked last.
+    known_list: Option<Vec<u64>>,
+    /// The ends of its list, as they were then, and when it is followed again.
+    list_ends: Option<Vec<u8>>,
+    next_walk: Duration,
+    files: KernelFiles,
+    images: Arc<Images>,
+    unwinder: Unwinder,
+    lively: Vec<Range<u64>>,
+    known_lively: HashSet<u64>,
+    next_look: Duration,
+    losses: Losses,
+    signals: Arc<Signals>,
+    unseen: BTreeMap<String, String>,
+    /// Why it can be driven no more.
+    broken: Option<GdbError>,
+    /// Times for which nobody ran, one for each stop.
+    stood: Stood,
+}
+
+/// How long the whole machine stood.
+#[derive(Clone, Debug, Default)]
+pub struct Stood {
+    since: Option<Instant>,
+    /// In sum.
+    pub total: Duration,
+    /// How often.
+    pub stops: u64,
+}
+
+impl Stood {
+    fn begins(&mut self) {
+        if self.since.is_none() {
+            self.since = Some(Instant::now());
+            self.stops += 1;
+        }
+    }
+
+    fn ends(&mut self) {
+        if let Some(since) = self.since.take() {
+            self.total += since.elapsed();
+        }
+    }
+}
+
+impl Vm {
+    /// For how long the whole machine stood so far, and how often.
+    #[must_use]
+    pub fn stood(&self) -> &Stood {
+        &self.stood
+    }
+
+    /// Time begins now.
+    pub fn begin(&mut self) {
+        self.started = Instant::now();
+        self.next_look = Duration::ZERO;
+        self.next_walk = Duration::ZERO;
+        self.stood = Stood::default();
+    }
+
+    /// Lets the machine go as it was.
+    pub fn detach(mut self) {
+        self.orders.clear();
+        if self.gdb.is_running() {
+            let _ = self.gdb.interrupt(PATIENCE);
+        }
+        self.gdb.detach();
+    }
+
+    /// Why it can be driven no more, if that is so.
+    #[must_use]
+    pub fn broken(&self) -> Option<&GdbError> {
+        self.broken.as_ref()
+    }
+
+    /// Asks, after what was put off. Stops the machine for it.
+    fn ask(&mut self, requests: &[Request]) -> Option<Vec<Answer>> {
+        self.stop();
+        if self.broken.is_some() {
+            return None;
+        }
+        let put_off = self.orders.len();
+        let mut all = std::mem::take(&mut self.orders);
+        all.extend_from_slice(requests);
+        if all.is_empty() {
+            return Some(Vec::new());
+        }
+        match self.gdb.ask(&all) {
+            Ok(mut answers) => Some(answers.split_off(put_off.min(answers.len()))),
+            Err(error) => {
+                self.broken = Some(error);
+                None
+            }
+        }
+    }
+
+    /// Makes sure that all CPUs stand. What happened just before is not lost.
+    fn stop(&mut self) {
+        if self.broken.is_some() || !self.gdb.is_running() {
+            return;
+        }
+        match self.gdb.interrupt(PATIENCE) {
+            Ok(reply) => self.stopped(reply),
+            Err(error) => self.broken = Some(error),
+        }
+    }
+
+    /// Lets every CPU go that is not held.
+    fn go_on(&mut self) {
+        if self.broken.is_some() || self.gdb.is_running() {
+            return;
+        }
+        if !self.orders.is_empty() {
+            self.ask(&[]);
+        }
+        let free: Vec<u32> = self
+            .vcpus
+            .iter()
+            .filter(|(_, vcpu)| !vcpu.held)
+            .map(|(number, _)| *number)
+            .collect();
+        if free.is_empty() {
+            return;
+        }
+        for vcpu in self.vcpus.values_mut().filter(|vcpu| !vcpu.held) {
+            vcpu.registers = None;
+        }
+        let all = free.len() == self.vcpus.len();
+        if let Err(error) = self.gdb.resume((!all).then_some(free.as_slice())) {
+            self.broken = Some(error);
+        }
+        self.stood.ends();
+    }
+
+    /// The stub says that all CPUs stand.
+    fn stopped(&mut self, reply: StopReply) {
+        self.stood.begins();
+        let StopReply::Stopped {
+            vcpu,
+            signal,
+            watch,
+        } = reply
+        else {
+            self.broken = Some(GdbError::Gone);
+            return;
+        };
+        let Some(number) = vcpu.filter(|number| self.vcpus.contains_key(number)) else {
+            return;
+        };
+        if signal != StopReply::TRAP {
+            return;
+        }
+        self.fetch_registers();
+        let Some(registers) = self.registers(number) else {
+            return;
+        };
+        match watch {
+            Some((_, address)) => self.touched(number, &registers, address),
+            None => self.reached(number, &registers),
+        }
+    }
+
+    /// A CPU stands before an instruction that may be armed.
+    fn reached(&mut self, number: u32, registers: &VcpuRegisters) {
+        let rip = registers.general.rip;
+        // Another one was first, or the stub tells of what is removed already.
+        if !self.breakpoints.remove(&rip) {
+            return;
+        }
+        self.orders.push(Request::Remove(software(rip)));
+        self.view = number;
+        self.hold(number);
+        self.pending.push_back(Stop::Breakpoint {
+            task: TaskId(number),
+            registers: registers.general,
+        });
+    }
+
+    /// A CPU is said to have touched watched bytes.
+    fn touched(&mut self, number: u32, registers: &VcpuRegisters, address: u64) {
+        // One that is held has executed nothing.
+        if self.vcpus.get(&number).is_some_and(|vcpu| vcpu.held) {
+            self.losses.add(Loss::StaleTrap);
+            return;
+        }
+        let set = self.sets.iter_mut().flatten().find(|set| {
+            let bytes = set.watch.bytes;
+            (bytes.start.0..bytes.end()).contains(&address)
+        });
+        let Some(set) = set else {
+            self.losses.add(Loss::StaleTrap);
+            return;
+        };
+        let moved = set
+            .before
+            .get(&number)
+            .is_none_or(|before| before.general != registers.general);
+        if !moved {
+            self.losses.add(Loss::StaleTrap);
+            return;
+        }
+        if set.root.is_some() && set.root != root(registers) {
+            self.losses.add(Loss::OtherSpace);
+            return;
+        }
+        set.fired += 1;
+        let stop = Stop::Watch {
+            task: TaskId(number),
+            registers: registers.general,
+            number: set.watch.number,
+            address: set.watch.bytes.start,
+        };
+        self.hold(number);
+        self.pending.push_back(stop);
+    }
+
+    fn hold(&mut self, number: u32) {
+        if let Some(vcpu) = self.vcpus.get_mut(&number) {
+            vcpu.held = true;
+        }
+    }
+
+    /// Makes the registers of all CPUs known.
+    fn fetch_registers(&mut self) {
+        let unknown: Vec<u32> = self
+            .vcpus
+            .iter()
+            .filter(|(_, vcpu)| vcpu.registers.is_none())
+            .map(|(number, _)| *number)
+            .collect();
+        let requests: Vec<Request> = unknown.iter().map(|n| Request::Registers(*n)).collect();
+        let Some(answers) = self.ask(&requests) else {
+            return;
+        };
+        for (number, answer) in unknown.iter().zip(answers) {
+            if let Some(vcpu) = self.vcpus.get_mut(number) {
+                vcpu.registers = answer.registers();
+            }
+        }
+    }
+
+    /// Those of a CPU, which stands.
+    fn registers(&mut self, number: u32) -> Option<VcpuRegisters> {
+        if self.vcpus.get(&number)?.registers.is_none() {
+            self.fetch_registers();
+        }
+        self.vcpus.get(&number)?.registers
+    }
+
+    /// Reads memory as it is, through the page tables of whoever means it.
+    fn read_memory(&mut self, address: u64, len: usize) -> Option<Vec<u8>> {
+        let owner = self.vcpus.iter().find(|(_, vcpu)| {
+            vcpu.user
+                .is_some_and(|bytes| (bytes.start.0..bytes.end()).contains(&address))
+        });
+        let view = owner.map_or(self.view, |(number, _)| *number);
+        let requests = [Request::Select(view), Request::Read { address, len }];
+        self.ask(&requests)?.pop()?.memory()
+    }
+
+    fn word(&mut self, address: u64) -> Option<u64> {
+        let bytes = self.read_memory(address, 8)?;
+        Some(u64::from_le_bytes(bytes.try_into().ok()?))
+    }
+
+    fn module_at(&self, address: Avma) -> Option<&Arc<Module>> {
+        self.modules.iter().find(|module| module.contains(address))
+    }
+
+    /// The name of the function at a live address.
+    fn function_at(&self, address: u64) -> Option<&str> {
+        let module = self.module_at(Avma(address))?;
+        let function = module
+            .image
+            .as_ref()?
+            .function_at(module.svma(Avma(address)))?;
+        function.name.as_deref()
+    }
+
+    /// How a session that can go on no more ended.
+    fn ending(&mut self) -> Ending {
+        if let Some(error) = &self.broken
+            && !matches!(error, GdbError::Gone)
+        {
+            self.unseen
+                .insert("the rest of the run".to_owned(), error.to_string());
+        }
+        Ending::Exited(0)
+    }
+}
+
+/// A breakpoint at an instruction.
+const fn software(address: u64) -> Point {
+    Point {
+        kind: PointKind::Software,
+        address,
+        len: 1,
+    }
+}
+
+/// The page tables of a CPU, without the bits that are no address and the one by
+/// which a kernel keeps apart the tables that it and the user have.
+fn root(registers: &VcpuRegisters) -> Option<u64> {
+    Some(registers.cr3? & 0x000f_ffff_ffff_e000)
+}

@@ -1,0 +1,272 @@
+//! What is read from the guest's memory about the kernel in it: how far it was
+//! moved, who runs on which CPU and in which context, and where an address lies.
+
+use super::gdb::{Gdb, GdbError, Request, VcpuRegisters};
+use super::{USER_END, Vm};
+use redhanded_image::Image;
+use redhanded_image::kernel::Btf;
+use redhanded_model::{Avma, Context, ContextKind, Region, ThreadName};
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+use thiserror::Error;
+
+/// A kernel is moved in steps of this, within a gigabyte.
+const SLIDE_STEP: u64 = 0x20_0000;
+const SLIDES: u64 = 512;
+/// How often it is tried to find CPUs in the kernel, and how long they run between.
+const TRIES: u32 = 100;
+const BETWEEN_TRIES: Duration = Duration::from_millis(20);
+/// The bytes that tell one kernel from all others.
+const BANNER_LEN: usize = 64;
+/// The size of a kernel stack.
+const STACK: u64 = 16 << 10;
+/// Where interrupts are allowed, in the flags.
+const INTERRUPTS: u64 = 1 << 9;
+
+/// Symbols that are looked up.
+const WANTED: &[&str] = &[
+    "linux_banner",
+    "_stext",
+    "_etext",
+    "_text",
+    "_end",
+    "modules",
+    "current_task",
+    "__preempt_count",
+    "pcpu_hot",
+    "page_offset_base",
+    "vmalloc_base",
+    "vmemmap_base",
+    "__per_cpu_start",
+    "__per_cpu_end",
+];
+
+/// Why the memory of a machine is not that of the kernel it is said to be.
+#[derive(Debug, Error)]
+pub enum NotAKernel {
+    /// The file lacks what every kernel has.
+    #[error(
+        "{0} has no symbol linux_banner: give the kernel's vmlinux with --vmlinux, or its vmlinuz \
+         with --kernel"
+    )]
+    NoSymbols(String),
+    /// The file has no description of its types.
+    #[error("{0} has no type information (.BTF section), without which tasks cannot be told apart")]
+    NoTypes(String),
+    /// It is not in memory.
+    #[error(
+        "the machine does not run the kernel {0}: its version string is nowhere in memory. Give the \
+         file of the very kernel that runs, and wait until it has booted"
+    )]
+    Other(String),
+    /// The machine could not be asked.
+    #[error(transparent)]
+    Gdb(#[from] GdbError),
+}
+
+/// What is known of the kernel.
+pub(super) struct Guest {
+    /// What an address of the file needs added.
+    pub slide: u64,
+    symbols: HashMap<String, u64>,
+    pub btf: Arc<Btf>,
+    current: Option<u64>,
+    preempt_count: Option<u64>,
+    comm: Option<u64>,
+    pid: Option<u64>,
+    stack: Option<u64>,
+    /// The beginning of the direct map, of vmalloc memory and of the page
+    /// structures.
+    areas: Option<[u64; 3]>,
+}
+
+impl Guest {
+    /// Finds the kernel of `image` in the machine, which stands.
+    pub fn find(gdb: &mut Gdb, image: &Image) -> Result<Self, NotAKernel> {
+        let name = || image.path().display().to_string();
+        let symbols: HashMap<String, u64> = image
+            .symbols_named(WANTED)
+            .into_iter()
+            .map(|(name, svma)| (name, svma.0))
+            .collect();
+        let section = image.section(".BTF");
+        let btf = section.and_then(|section| Btf::parse(&section, None).ok());
+        let btf = Arc::new(btf.ok_or_else(|| NotAKernel::NoTypes(name()))?);
+        let banner = *symbols
+            .get("linux_banner")
+            .ok_or_else(|| NotAKernel::NoSymbols(name()))?;
+        let expected = image
+            .bytes_at(redhanded_model::Svma(banner), BANNER_LEN)
+            .ok_or_else(|| NotAKernel::NoSymbols(name()))?;
+        let slide =
+            find_slide(gdb, banner, expected)?.ok_or_else(|| NotAKernel::Other(name()))?;
+        let field = |holder: &str, path: &str| Some(btf.field(holder, path)?.offset_bytes);
+        // From 6.2 to 6.14 the hottest per-CPU variables are fields of one.
+        let hot = |path: &str| Some(symbols.get("pcpu_hot")? + field("pcpu_hot", path)?);
+        let per_cpu = |name: &str, path| symbols.get(name).copied().or_else(|| hot(path));
+        let mut guest = Self {
+            slide,
+            current: per_cpu("current_task", "current_task"),
+            preempt_count: per_cpu("__preempt_count", "preempt_count"),
+            comm: field("task_struct", "comm"),
+            pid: field("task_struct", "pid"),
+            stack: field("task_struct", "stack"),
+            areas: None,
+            btf: Arc::clone(&btf),
+            symbols,
+        };
+        guest.areas = guest.read_areas(gdb);
+        Ok(guest)
+    }
+
+    /// The live address of a symbol.
+    pub fn symbol(&self, name: &str) -> Option<u64> {
+        Some(self.symbols.get(name)?.wrapping_add(self.slide))
+    }
+
+    fn read_areas(&self, gdb: &mut Gdb) -> Option<[u64; 3]> {
+        let mut areas = [0; 3];
+        let names = ["page_offset_base", "vmalloc_base", "vmemmap_base"];
+        for (area, name) in areas.iter_mut().zip(names) {
+            let mut word = [0; 8];
+            let read = gdb.read(self.symbol(name)?, &mut word);
+            *area = read.ok()?.then(|| u64::from_le_bytes(word))?;
+        }
+        Some(areas)
+    }
+
+    pub fn field(&self, holder: &str, path: &str) -> Option<u64> {
+        Some(self.btf.field(holder, path)?.offset_bytes)
+    }
+}
+
+/// How far the kernel was moved: where its version string is found. A CPU that
+/// runs a user's program may not see the kernel, so it is tried for a while.
+fn find_slide(gdb: &mut Gdb, banner: u64, expected: &[u8]) -> Result<Option<u64>, NotAKernel> {
+    let patience = Duration::from_secs(5);
+    for _ in 0..TRIES {
+        for vcpu in gdb.vcpus().to_vec() {
+            let reads = (0..SLIDES).map(|step| Request::Read {
+                address: banner.wrapping_add(step * SLIDE_STEP),
+                len: expected.len(),
+            });
+            let requests: Vec<Request> = std::iter::once(Request::Select(vcpu))
+                .chain(reads)
+                .collect();
+            let answers = gdb.ask(&requests)?;
+            let found = answers
+                .into_iter()
+                .skip(1)
+                .position(|answer| answer.memory().as_deref() == Some(expected));
+            if let Some(step) = found {
+                return Ok(Some(step as u64 * SLIDE_STEP));
+            }
+        }
+        gdb.resume(None)?;
+        if gdb.wait(BETWEEN_TRIES)?.is_none() {
+            gdb.interrupt(patience)?;
+        }
+    }
+    Ok(None)
+}
+
+impl Vm {
+    /// The per-CPU data of a CPU that is in the kernel.
+    fn per_cpu(registers: &VcpuRegisters) -> Option<u64> {
+        [registers.gs_base, registers.kernel_gs_base]
+            .into_iter()
+            .flatten()
+            .find(|base| *base >= USER_END)
+    }
+
+    fn per_cpu_word(&mut self, number: u32, offset: Option<u64>) -> Option<u64> {
+        let base = Self::per_cpu(&self.registers(number)?)?;
+        self.word(base.wrapping_add(offset?))
+    }
+
+    /// What a standing CPU is doing.
+    pub(super) fn context_of(&mut self, number: u32) -> Option<Context> {
+        let registers = self.registers(number)?;
+        let count = self.per_cpu_word(number, self.guest.preempt_count)? as u32;
+        let cpu = self.vcpus.keys().position(|known| *known == number)?;
+        // The kernel's own layout of this word: from below, how often preemption is
+        // off, softirqs (an odd number while one is served), interrupts, NMIs. The
+        // highest bit says that nobody wants the CPU.
+        let kind = if count & 0x00f0_0000 != 0 {
+            ContextKind::Nmi
+        } else if count & 0x000f_0000 != 0 {
+            ContextKind::Hardirq
+        } else if count & 0x0000_0100 != 0 {
+            ContextKind::Softirq
+        } else {
+            ContextKind::Task
+        };
+        Some(Context {
+            cpu: u32::try_from(cpu).ok()?,
+            kind,
+            interrupts_off: registers.general.rflags & INTERRUPTS == 0,
+            preemption_off: count & 0x00ff_ffff != 0,
+        })
+    }
+
+    /// Who runs on a standing CPU.
+    pub(super) fn name_of(&mut self, number: u32) -> ThreadName {
+        let context = self.context_of(number);
+        let task = self.per_cpu_word(number, self.guest.current);
+        let mut named = ThreadName {
+            tid: 0,
+            name: String::new(),
+            context,
+        };
+        if let (Some(task), Some(at)) = (task, self.guest.pid)
+            && let Some(pid) = self.read_memory(task.wrapping_add(at), 4)
+            && let Ok(pid) = pid.try_into()
+        {
+            named.tid = u32::from_le_bytes(pid);
+        }
+        if let (Some(task), Some(at)) = (task, self.guest.comm)
+            && let Some(comm) = self.read_memory(task.wrapping_add(at), 16)
+        {
+            let name = comm.split(|byte| *byte == 0).next().unwrap_or_default();
+            named.name = String::from_utf8_lossy(name).into_owned();
+        }
+        named
+    }
+
+    /// Where an address lies.
+    pub(super) fn region_of(&mut self, address: Avma) -> Region {
+        if let Some(module) = self.module_at(address) {
+            return Region::Global {
+                module: module.name.clone(),
+            };
+        }
+        let numbers: Vec<u32> = self.vcpus.keys().copied().collect();
+        for number in numbers {
+            let task = self.per_cpu_word(number, self.guest.current);
+            if let (Some(task), Some(at)) = (task, self.guest.stack)
+                && let Some(stack) = self.word(task.wrapping_add(at))
+                && address.0.wrapping_sub(stack) < STACK
+            {
+                return Region::Stack {
+                    thread: self.name_of(number),
+                };
+            }
+        }
+        let mapping = |name: &str| Region::Mapping {
+            name: name.to_owned(),
+            shared: false,
+        };
+        match self.guest.areas {
+            _ if address.0 < USER_END => mapping("user memory"),
+            Some([direct, vmalloc, _]) if (direct..vmalloc).contains(&address.0) => Region::Heap,
+            Some([_, vmalloc, pages]) if (vmalloc..pages).contains(&address.0) => {
+                mapping("vmalloc area")
+            }
+            Some([_, _, pages]) if address.0 >= pages && address.0 < 0xffff_ffff_0000_0000 => {
+                mapping("page structures")
+            }
+            _ => Region::Unknown,
+        }
+    }
+}

@@ -1,0 +1,242 @@
+//! Loadable modules: found by walking the kernel's own list in the guest's
+//! memory, and linked to where they are there.
+
+use super::Vm;
+use crate::Stop;
+use redhanded_image::{Image, link};
+use redhanded_model::Svma;
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// No list is followed longer than this.
+const MOST_MODULES: usize = 1000;
+/// No module has more sections.
+const MOST_SECTIONS: u64 = 500;
+/// How often the list is followed although its ends are what they were.
+const WALK_EVERY: Duration = Duration::from_secs(2);
+/// The state of a module whose code is complete: live, or about to be initialised.
+const USABLE: [u32; 2] = [0, 1];
+
+/// A module as the kernel's list has it.
+pub(super) struct Loaded {
+    address: u64,
+    name: String,
+}
+
+impl Vm {
+    /// Looks whether modules came or went.
+    pub(super) fn modules_may_have_changed(&mut self) {
+        let Some(head) = self.guest.symbol("modules") else {
+            return;
+        };
+        // A list is followed one by one, and each step takes a round trip.
+        let now = self.started.elapsed();
+        let ends = self.read_memory(head, 16);
+        if ends.is_some() && ends == self.list_ends && now < self.next_walk {
+            return;
+        }
+        self.list_ends = ends;
+        self.next_walk = now + WALK_EVERY;
+        let Some(loaded) = self.list(head) else {
+            return;
+        };
+        let known: Vec<u64> = loaded.iter().map(|module| module.address).collect();
+        if self.known_list.as_ref() == Some(&known) {
+            return;
+        }
+        self.known_list = Some(known);
+        let mut changed = false;
+        let stays = |name: &str| loaded.iter().any(|module| module.name == name);
+        let (stay, gone): (Vec<_>, Vec<_>) = std::mem::take(&mut self.modules)
+            .into_iter()
+            .partition(|module| module.name == "vmlinux" || stays(&module.name));
+        self.modules = stay;
+        for module in gone {
+            if let Some(image) = &module.image {
+                self.unwinder.remove_module(image, module.bias);
+            }
+            let range = module.range.clone();
+            for address in self.breakpoints.extract_if(range, |_| true) {
+                self.orders
+                    .push(super::Request::Remove(super::software(address)));
+            }
+            changed = true;
+        }
+        for module in &loaded {
+            if self.modules.iter().any(|known| known.name == module.name) {
+                continue;
+            }
+            match self.load(module) {
+                Ok(()) => changed = true,
+                Err(why) => {
+                    self.unseen.insert(format!("module {}", module.name), why);
+                }
+            }
+        }
+        if changed {
+            self.pending.push_back(Stop::ModulesChanged);
+        }
+    }
+
+    /// The modules in the kernel's list whose code is complete.
+    fn list(&mut self, head: u64) -> Option<Vec<Loaded>> {
+        let (list, name, state) = (
+            self.guest.field("module", "list")?,
+            self.guest.field("module", "name")?,
+            self.guest.field("module", "state")?,
+        );
+        let mut loaded = Vec::new();
+        let mut at = self.word(head)?;
+        for _ in 0..MOST_MODULES {
+            if at == head {
+                return Some(loaded);
+            }
+            let address = at.wrapping_sub(list);
+            let next = self.word(at)?;
+            let read = self.read_memory(address.wrapping_add(state), 4)?;
+            let usable = USABLE.contains(&u32::from_le_bytes(read.try_into().ok()?));
+            if usable {
+                let bytes = self.read_memory(address.wrapping_add(name), 56)?;
+                let name = bytes.split(|byte| *byte == 0).next().unwrap_or_default();
+                loaded.push(Loaded {
+                    address,
+                    name: String::from_utf8_lossy(name).into_owned(),
+                });
+            }
+            at = next;
+        }
+        None
+    }
+
+    /// Makes a module known: its file, linked to where it is.
+    fn load(&mut self, module: &Loaded) -> Result<(), String> {
+        let sections = self
+            .sections(module.address)
+            .ok_or("its sections could not be read from the guest")?;
+        let path = self
+            .files
+            .find_module(&module.name)
+            .ok_or("its file was not found; name its folder with --modules")?;
+        let file = fs::read(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+        let debug = self.files.find_debug(&path, &module.name);
+        let linked = link(&file, &sections, debug.as_deref(), &|_| None)
+            .map_err(|error| error.to_string())?;
+        let name = format!("{}-{:x}.ko", module.name, linked.base);
+        let place = self.files.cache.join("linked");
+        let target = place.join(&name);
+        fs::create_dir_all(&place)
+            .and_then(|()| fs::write(&target, &linked.bytes))
+            .map_err(|error| format!("cannot write {}: {error}", target.display()))?;
+        let plain = Image::open(&target).map_err(|error| error.to_string())?;
+        let mut live = Vec::new();
+        for segment in plain.segments().iter().filter(|segment| segment.executable) {
+            let at = segment.svma.0.wrapping_add(linked.base);
+            if let Some(bytes) = self.read_memory(at, segment.file_size as usize) {
+                live.push((Svma(segment.svma.0), bytes));
+            }
+        }
+        let end = plain
+            .segments()
+            .iter()
+            .map(|segment| segment.svma.0.saturating_add(segment.mem_size))
+            .max()
+            .unwrap_or(0);
+        let image = Image::with_live_text(&target, live).map_err(|error| error.to_string())?;
+        let image: Arc<Image> = self.images.adopt(image);
+        let range = linked.base..linked.base.saturating_add(end);
+        self.add_module(image, module.name.clone(), linked.base, range);
+        Ok(())
+    }
+
+    /// The names and addresses of a module's sections, as the kernel shows them in
+    /// sysfs.
+    fn sections(&mut self, module: u64) -> Option<Vec<(String, u64)>> {
+        let guest = &self.guest;
+        let attributes = guest.field("module", "sect_attrs")?;
+        let first = guest.field("module_sect_attrs", "attrs")?;
+        let number = guest.field("module_sect_attrs", "nsections");
+        // Since 6.14 the address is the private part of the attribute itself.
+        let (size, name, address) = match guest.field("module_sect_attr", "address") {
+            Some(address) => (
+                guest.btf.size_of("module_sect_attr")?,
+                guest.field("module_sect_attr", "battr.attr.name")?,
+                address,
+            ),
+            None => (
+                guest.btf.size_of("bin_attribute")?,
+                guest.field("bin_attribute", "attr.name")?,
+                guest.field("bin_attribute", "private")?,
+            ),
+        };
+        let table = self.word(module.wrapping_add(attributes))?;
+        let count = match number {
+            Some(at) => self.word(table.wrapping_add(at))? & 0xffff_ffff,
+            None => MOST_SECTIONS,
+        };
+        let mut sections = BTreeMap::new();
+        for index in 0..count.min(MOST_SECTIONS) {
+            let entry = table.wrapping_add(first).wrapping_add(index * size);
+            let text = self.word(entry.wrapping_add(name))?;
+            if text == 0 {
+                break;
+            }
+            let bytes = self.string(text)?;
+            sections.insert(bytes, self.word(entry.wrapping_add(address))?);
+        }
+        (!sections.is_empty()).then(|| sections.into_iter().collect())
+    }
+
+    fn string(&mut self, address: u64) -> Option<String> {
+        // A string at the end of a page may be followed by nothing.
+        let bytes = [64, 16, 8]
+            .into_iter()
+            .find_map(|len| self.read_memory(address, len))?;
+        let text = bytes.split(|byte| *byte == 0).next().unwrap_or_default();
+        Some(String::from_utf8_lossy(text).into_owned())
+    }
+}
+
+impl super::KernelFiles {
+    /// The file of a module: `-` and `_` are the same in its name.
+    fn find_module(&self, name: &str) -> Option<PathBuf> {
+        let is = |path: &Path| {
+            let stem = path.file_name().and_then(|name| name.to_str());
+            let stem = stem.and_then(|stem| stem.strip_suffix(".ko"));
+            stem.is_some_and(|stem| stem.replace('-', "_") == name)
+        };
+        self.modules.iter().find_map(|place| find(place, &is))
+    }
+
+    /// The debug information of a module that is apart from it.
+    fn find_debug(&self, file: &Path, name: &str) -> Option<Vec<u8>> {
+        let is = |path: &Path| {
+            let stem = path.file_name().and_then(|name| name.to_str());
+            let stem = stem.and_then(|stem| {
+                let stem = stem.strip_suffix(".debug").unwrap_or(stem);
+                stem.strip_suffix(".ko")
+            });
+            path != file && stem.is_some_and(|stem| stem.replace('-', "_") == name)
+        };
+        let found = self.modules.iter().find_map(|place| find(place, &is))?;
+        fs::read(found).ok()
+    }
+}
+
+/// The first file below `place` that is the wanted one.
+fn find(place: &Path, is: &dyn Fn(&Path) -> bool) -> Option<PathBuf> {
+    if place.is_file() {
+        return is(place).then(|| place.to_owned());
+    }
+    let mut entries: Vec<PathBuf> = fs::read_dir(place)
+        .ok()?
+        .flatten()
+        .filter(|entry| entry.file_type().is_ok_and(|kind| !kind.is_symlink()))
+        .map(|entry| entry.path())
+        .collect();
+    entries.sort();
+    entries.iter().find_map(|entry| find(entry, is))
+}
+

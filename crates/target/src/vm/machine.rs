@@ -1,0 +1,347 @@
+//! The primitives of a window, over a gdbstub.
+
+use super::gdb::{Point, PointKind, Request};
+use super::{MOST_BREAKPOINTS, SPACE, Set, USER_END, Vm, WATCHES, root, software};
+use crate::machine::Company;
+use crate::{Machine, Module, Stop, TargetError, Watch, WatchFor};
+use redhanded_model::{
+    Avma, Bytes, Context, Losses, Region, Registers, SpaceId, TaskId, ThreadName, Unseen,
+};
+use std::io;
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The first look at an open window, which doubles: each stops the machine.
+const FIRST_LOOK: Duration = Duration::from_millis(1);
+/// How often it is asked which code runs.
+const LOOK_AROUND_EVERY: Duration = Duration::from_millis(20);
+/// How much of a stack is looked through for return addresses.
+const STACK_LOOK: usize = 768;
+
+/// What a CPU does that can make no progress: it waits for an interrupt, or for
+/// somebody to let go of a lock.
+const WAITING: &[&str] = &[
+    "default_idle",
+    "native_safe_halt",
+    "pv_native_safe_halt",
+    "acpi_safe_halt",
+    "acpi_idle_do_entry",
+    "acpi_idle_enter",
+    "cpu_idle_poll",
+    "mwait_idle",
+    "intel_idle",
+    "poll_idle",
+    "native_queued_spin_lock_slowpath",
+    "__pv_queued_spin_lock_slowpath",
+    "queued_read_lock_slowpath",
+    "queued_write_lock_slowpath",
+    "osq_lock",
+    "rwsem_spin_on_owner",
+    "mutex_spin_on_owner",
+    "smp_call_function_many_cond",
+    "smp_call_function_single",
+    "csd_lock_wait",
+];
+
+impl Machine for Vm {
+    fn now(&self) -> Duration {
+        self.started.elapsed()
+    }
+
+    fn next_stop(&mut self, deadline: Duration) -> Result<Stop, TargetError> {
+        loop {
+            if let Some(stop) = self.pending.pop_front() {
+                return Ok(stop);
+            }
+            if self.broken.is_some() {
+                return Ok(Stop::Ended(self.ending()));
+            }
+            if let Some(taken) = self.signals.taken() {
+                return Ok(taken);
+            }
+            self.go_on();
+            if self.broken.is_some() || !self.pending.is_empty() {
+                continue;
+            }
+            let left = deadline.saturating_sub(self.now());
+            if left.is_zero() {
+                return Ok(Stop::Deadline);
+            }
+            match self.gdb.wait(left) {
+                Ok(Some(reply)) => self.stopped(reply),
+                Ok(None) => return Ok(Stop::Deadline),
+                Err(error) => self.broken = Some(error),
+            }
+        }
+    }
+
+    fn space_of(&self, _task: TaskId) -> SpaceId {
+        SPACE
+    }
+
+    fn breakpoint_limit(&self) -> Option<usize> {
+        Some(MOST_BREAKPOINTS)
+    }
+
+    fn set_breakpoints(&mut self, _space: SpaceId, sites: &[(Avma, u8)]) -> Vec<bool> {
+        let mut done = Vec::with_capacity(sites.len());
+        for (address, expected) in sites {
+            // The text of an image is what was read from the machine.
+            let same = self.text(address.0, 1).is_some_and(|b| b[0] == *expected);
+            if same && self.breakpoints.insert(address.0) {
+                self.orders.push(Request::Insert(software(address.0)));
+            }
+            done.push(same);
+        }
+        self.stop();
+        done
+    }
+
+    fn clear_breakpoints(&mut self) {
+        self.look_around();
+        for address in std::mem::take(&mut self.breakpoints) {
+            self.orders.push(Request::Remove(software(address)));
+        }
+        self.stop();
+    }
+
+    fn watches(&self, _space: SpaceId) -> usize {
+        WATCHES
+    }
+
+    fn watch(&mut self, _space: SpaceId, slot: usize, watch: Watch) -> bool {
+        self.fetch_registers();
+        let kind = match watch.watch_for {
+            WatchFor::Writes => PointKind::Write,
+            WatchFor::ReadsAndWrites => PointKind::Access,
+        };
+        let point = Point {
+            kind,
+            address: watch.bytes.start.0,
+            len: watch.bytes.len,
+        };
+        let meant_by = self.vcpus.values().find(|vcpu| {
+            vcpu.user
+                .is_some_and(|bytes| bytes.overlaps(watch.bytes))
+        });
+        let set = Set {
+            watch,
+            point,
+            before: self
+                .vcpus
+                .iter()
+                .filter_map(|(number, vcpu)| Some((*number, vcpu.registers?)))
+                .collect(),
+            root: meant_by.and_then(|vcpu| root(vcpu.registers.as_ref()?)),
+            fired: 0,
+        };
+        self.orders.push(Request::Insert(point));
+        self.sets[slot] = Some(set);
+        true
+    }
+
+    fn unwatch(&mut self, _space: SpaceId, slot: usize) -> u64 {
+        // What happened until now is heard of first.
+        self.stop();
+        let Some(set) = self.sets[slot].take() else {
+            return 0;
+        };
+        self.orders.push(Request::Remove(set.point));
+        set.fired
+    }
+
+    fn resume(&mut self, task: TaskId) {
+        if let Some(vcpu) = self.vcpus.get_mut(&task.0) {
+            vcpu.held = false;
+            vcpu.user = None;
+        }
+    }
+
+    fn read(&mut self, _space: SpaceId, address: Avma, buffer: &mut [u8]) -> bool {
+        if let Some(text) = self.text(address.0, buffer.len()) {
+            buffer.copy_from_slice(text);
+            return true;
+        }
+        match self.read_memory(address.0, buffer.len()) {
+            Some(bytes) => {
+                buffer.copy_from_slice(&bytes);
+                true
+            }
+            None => false,
+        }
+    }
+
+    fn context(&mut self, task: TaskId) -> Option<Context> {
+        self.context_of(task.0)
+    }
+
+    fn look_after(&self, looks: u32) -> Duration {
+        FIRST_LOOK * 2u32.saturating_pow(looks.min(8))
+    }
+
+    fn take_lively(&mut self) -> Vec<Range<u64>> {
+        std::mem::take(&mut self.lively)
+    }
+
+    fn take_losses(&mut self) -> Losses {
+        std::mem::take(&mut self.losses)
+    }
+
+    fn company(&mut self, task: TaskId, bytes: Bytes) -> Company {
+        if bytes.start.0 < USER_END
+            && let Some(vcpu) = self.vcpus.get_mut(&task.0)
+        {
+            vcpu.user = Some(bytes);
+        }
+        match self.vcpus.len() {
+            0 | 1 => Company::Alone,
+            vcpus => Company::Tasks(vcpus - 1),
+        }
+    }
+
+    fn stalled(&mut self, _space: SpaceId) -> bool {
+        self.stop();
+        self.fetch_registers();
+        self.vcpus.values().all(|vcpu| {
+            let waits = |rip: u64| {
+                self.function_at(rip)
+                    .is_some_and(|name| WAITING.contains(&name))
+            };
+            vcpu.held || vcpu.registers.is_some_and(|r| waits(r.general.rip))
+        })
+    }
+
+    fn modules(&self) -> &[Arc<Module>] {
+        &self.modules
+    }
+
+    fn stack(&mut self, _task: TaskId, registers: &Registers) -> Vec<Avma> {
+        // One round trip for what most stacks need.
+        let top = registers.gpr[4] & !7;
+        let first = self.read_memory(top, 2048).unwrap_or_default();
+        let mut unwinder = std::mem::take(&mut self.unwinder);
+        let mut read = |address: u64| {
+            let at = usize::try_from(address.wrapping_sub(top)).ok();
+            let near = at.and_then(|at| first.get(at..at.checked_add(8)?));
+            match near {
+                Some(bytes) => Some(u64::from_le_bytes(bytes.try_into().ok()?)),
+                None => match self.text(address, 8) {
+                    Some(bytes) => Some(u64::from_le_bytes(bytes.try_into().ok()?)),
+                    None => self.word(address),
+                },
+            }
+        };
+        let frames = unwinder.unwind(registers, &mut read);
+        self.unwinder = unwinder;
+        // What ran before the kernel was entered is another program's.
+        let kernel = |address: &u64| *address >= USER_END;
+        frames.into_iter().take_while(kernel).map(Avma).collect()
+    }
+
+    fn region(&mut self, _space: SpaceId, address: Avma) -> Region {
+        self.region_of(address)
+    }
+
+    fn thread_name(&mut self, task: TaskId) -> ThreadName {
+        self.name_of(task.0)
+    }
+
+    fn instruction_before(&mut self, _space: SpaceId, address: Avma) -> Option<Avma> {
+        let module = self.module_at(Avma(address.0.wrapping_sub(1)))?;
+        let image = module.image.as_ref()?;
+        let before = image.instruction_before(module.svma(address))?;
+        Some(module.avma(before))
+    }
+
+    fn thread_time(&mut self) -> Duration {
+        self.now() * u32::try_from(self.vcpus.len()).unwrap_or(u32::MAX)
+    }
+
+    fn freeze(&mut self, _tasks: &[TaskId]) {}
+
+    fn write_core(&mut self, _space: SpaceId, _first: &[TaskId], _path: &Path) -> io::Result<u64> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    fn unseen(&self) -> Vec<Unseen> {
+        let note = |(what, why): (&String, &String)| Unseen {
+            what: what.clone(),
+            why: why.clone(),
+        };
+        self.unseen.iter().map(note).collect()
+    }
+}
+
+impl Vm {
+    /// Code as it was read from the machine, if it is that.
+    fn text(&self, address: u64, len: usize) -> Option<&[u8]> {
+        let module = self.module_at(Avma(address))?;
+        let svma = module.svma(Avma(address));
+        let image = module.image.as_ref()?;
+        image.function_at(svma)?;
+        image.bytes_at(svma, len).filter(|bytes| bytes.len() == len)
+    }
+
+    /// Takes note of which functions run: those where the CPUs are, and those that
+    /// will be returned to. Most of a kernel does not run at a given time, and few
+    /// breakpoints can stand at once.
+    fn look_around(&mut self) {
+        let now = self.started.elapsed();
+        if now < self.next_look {
+            return;
+        }
+        self.next_look = now + LOOK_AROUND_EVERY;
+        self.stop();
+        self.modules_may_have_changed();
+        self.fetch_registers();
+        let in_kernel: Vec<_> = self
+            .vcpus
+            .iter()
+            .filter_map(|(number, vcpu)| Some((*number, vcpu.registers?.general)))
+            .filter(|(_, registers)| registers.rip >= USER_END)
+            .collect();
+        let stacks: Vec<Request> = in_kernel
+            .iter()
+            .flat_map(|(number, registers)| {
+                [
+                    Request::Select(*number),
+                    Request::Read {
+                        address: registers.gpr[4] & !7,
+                        len: STACK_LOOK,
+                    },
+                ]
+            })
+            .collect();
+        let Some(answers) = self.ask(&stacks) else {
+            return;
+        };
+        for (_, registers) in &in_kernel {
+            self.ran(registers.rip);
+        }
+        for stack in answers.into_iter().filter_map(super::Answer::memory) {
+            for word in stack.as_chunks::<8>().0 {
+                self.ran(u64::from_le_bytes(*word));
+            }
+        }
+    }
+
+    /// Takes note of the function at an address, if it is one.
+    fn ran(&mut self, address: u64) {
+        if address < USER_END {
+            return;
+        }
+        let Some(module) = self.module_at(Avma(address)) else {
+            return;
+        };
+        let Some(image) = &module.image else { return };
+        let Some(function) = image.function_at(module.svma(Avma(address))) else {
+            return;
+        };
+        let range = module.avma(function.start).0..module.avma(function.end).0;
+        if self.known_lively.insert(range.start) {
+            self.lively.push(range);
+        }
+    }
+}
