@@ -13,6 +13,7 @@ mod elf;
 mod frames;
 mod functions;
 mod instruction;
+pub mod kernel;
 mod layout;
 mod named;
 mod plt;

@@ -25,6 +25,7 @@ pub use locate::DebugSearch;
 pub use parts::Part;
 pub use synchronisation::SourceSync;
 pub use types::How;
+pub(crate) use types::{as_written, qualify};
 pub use variables::Variable;
 
 use crate::{Image, Segment};

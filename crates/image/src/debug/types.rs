@@ -315,7 +315,7 @@ impl Program<'_> {
 }
 
 /// Compilers spell the integer types out in full; people do not.
-fn as_written(name: &str) -> &str {
+pub(crate) fn as_written(name: &str) -> &str {
     match name {
         "short int" => "short",
         "short unsigned int" => "unsigned short",
@@ -327,7 +327,8 @@ fn as_written(name: &str) -> &str {
     }
 }
 
-fn qualify(word: &str, inner: &str) -> String {
+/// A qualifier of a pointer stands behind it, of anything else before it.
+pub(crate) fn qualify(word: &str, inner: &str) -> String {
     if inner.ends_with('*') {
         format!("{inner} {word}")
     } else {

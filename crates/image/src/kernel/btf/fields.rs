@@ -1,0 +1,198 @@
+//! From the name of a field to where it is.
+
+use super::{Btf, MAX_HOPS, kind};
+use std::collections::BTreeSet;
+
+/// Where a field is in its structure.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Field {
+    /// The first byte it has a part in.
+    pub offset_bytes: u64,
+    /// Its first bit in that byte; 0 unless it is a bit-field.
+    pub bit_offset: u32,
+    /// How many bits it has if it is a bit-field, else 0.
+    pub bit_size: u32,
+    /// How many bytes it has a part in.
+    pub size: u64,
+}
+
+/// A parameter of a function.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Parameter {
+    /// Its name; empty where it has none.
+    pub name: String,
+    /// Its type as the source writes it.
+    pub type_name: String,
+    /// The structure or union it points to, by its bare name.
+    pub points_to: Option<String>,
+}
+
+/// One step of a path.
+enum Step<'p> {
+    Member(&'p str),
+    Element(u64),
+}
+
+impl Btf {
+    /// The field that `path` leads to from the structure, union or typedef
+    /// `holder`: `comm`, `core_layout.base`, `mem[0].base`. Members of unnamed
+    /// structures and unions are found as in C. Where several types have the
+    /// name, it is the first one's that has such a field.
+    #[must_use]
+    pub fn field(&self, holder: &str, path: &str) -> Option<Field> {
+        let steps = steps(path)?;
+        self.holders(holder).find_map(|id| self.follow(id, &steps))
+    }
+
+    /// The size of a structure, union or typedef in bytes.
+    #[must_use]
+    pub fn size_of(&self, name: &str) -> Option<u64> {
+        self.holders(name).find_map(|id| self.size(id))
+    }
+
+    /// The parameters of a function, in order.
+    #[must_use]
+    pub fn function_parameters(&self, name: &str) -> Option<Vec<Parameter>> {
+        let function = self
+            .named(name)
+            .into_iter()
+            .filter_map(|id| self.get(id))
+            .find(|found| found.kind == kind::FUNCTION)?;
+        let prototype = self
+            .get(function.value)
+            .filter(|found| found.kind == kind::PROTOTYPE)?;
+        let parameter = |(name, id): (&str, u32)| Parameter {
+            name: name.to_owned(),
+            type_name: self.type_name(id),
+            points_to: self.points_to(id),
+        };
+        // What has neither a name nor a type stands for any number of arguments.
+        let fixed = |(name, id): &(&str, u32)| *id != 0 || !name.is_empty();
+        Some(
+            prototype
+                .parameters()
+                .filter(fixed)
+                .map(parameter)
+                .collect(),
+        )
+    }
+
+    /// The bare name of the structure or union that a pointer points to.
+    fn points_to(&self, id: u32) -> Option<String> {
+        let (_, pointer) = self.bare(id)?;
+        if pointer.kind != kind::POINTER {
+            return None;
+        }
+        let (_, target) = self.bare(pointer.value)?;
+        let named = matches!(target.kind, kind::STRUCT | kind::UNION | kind::FORWARD)
+            && !target.name().is_empty();
+        named.then(|| target.name().to_owned())
+    }
+
+    /// The structures and unions of a name, then its typedefs.
+    pub(super) fn holders(&self, name: &str) -> impl Iterator<Item = u32> {
+        let (only, name) = match name.split_once(' ') {
+            Some(("struct", name)) => (Some(kind::STRUCT), name),
+            Some(("union", name)) => (Some(kind::UNION), name),
+            _ => (None, name),
+        };
+        let all = self.named(name);
+        let of = |wanted: &[u8]| -> Vec<u32> {
+            let matches = |id: &u32| {
+                self.get(*id)
+                    .is_some_and(|found| wanted.contains(&found.kind))
+            };
+            all.iter().copied().filter(matches).collect()
+        };
+        match only {
+            Some(only) => of(&[only]).into_iter().chain(Vec::new()),
+            None => of(&[kind::STRUCT, kind::UNION])
+                .into_iter()
+                .chain(of(&[kind::TYPEDEF])),
+        }
+    }
+
+    fn follow(&self, holder: u32, steps: &[Step<'_>]) -> Option<Field> {
+        let (mut id, mut start, mut bits) = (holder, 0u64, None);
+        for step in steps {
+            let (bare, found) = self.bare(id)?;
+            match step {
+                Step::Member(name) => {
+                    let member = self.member(bare, name, &mut BTreeSet::new(), MAX_HOPS)?;
+                    start = start.checked_add(member.start)?;
+                    (id, bits) = (member.kind, member.bits);
+                }
+                Step::Element(index) => {
+                    let (element, count) = found.array()?;
+                    // The last member's array may have as many as there is room.
+                    if count != 0 && *index >= u64::from(count) {
+                        return None;
+                    }
+                    let distance = self.size(element)?.checked_mul(8)?.checked_mul(*index)?;
+                    start = start.checked_add(distance)?;
+                    (id, bits) = (element, None);
+                }
+            }
+        }
+        let (offset_bytes, bit_offset) = (start / 8, (start % 8) as u32);
+        let size = match bits {
+            None => self.size(id)?,
+            Some(bits) => u64::from(bit_offset + bits).div_ceil(8),
+        };
+        Some(Field {
+            offset_bytes,
+            bit_offset,
+            bit_size: bits.unwrap_or(0),
+            size,
+        })
+    }
+
+    /// The member of this name, also inside unnamed members. A type that was
+    /// looked at once without success is not looked at again.
+    fn member<'b>(
+        &'b self,
+        holder: u32,
+        name: &str,
+        seen: &mut BTreeSet<u32>,
+        hops: usize,
+    ) -> Option<super::Member<'b>> {
+        if !seen.insert(holder) {
+            return None;
+        }
+        let found = self.get(holder)?;
+        if let Some(member) = found.members().find(|member| member.name == name) {
+            return Some(member);
+        }
+        let hops = hops.checked_sub(1)?;
+        found
+            .members()
+            .filter(|member| member.name.is_empty())
+            .find_map(|unnamed| {
+                let (inner, _) = self.bare(unnamed.kind)?;
+                let mut member = self.member(inner, name, seen, hops)?;
+                member.start = member.start.checked_add(unnamed.start)?;
+                Some(member)
+            })
+    }
+}
+
+/// Cuts `a.b[2].c` into its steps.
+fn steps(path: &str) -> Option<Vec<Step<'_>>> {
+    let mut steps = Vec::new();
+    for piece in path.split('.') {
+        let (name, mut indices) = piece.split_at(piece.find('[').unwrap_or(piece.len()));
+        if name.is_empty() {
+            return None;
+        }
+        steps.push(Step::Member(name));
+        while let Some(rest) = indices.strip_prefix('[') {
+            let (index, rest) = rest.split_once(']')?;
+            steps.push(Step::Element(index.parse().ok()?));
+            indices = rest;
+        }
+        if !indices.is_empty() {
+            return None;
+        }
+    }
+    Some(steps)
+}

@@ -1,0 +1,132 @@
+//! The symbols a kernel carries for its own use.
+//!
+//! They are a handful of tables without a name or a header, in an order that
+//! changed over the years. So each is recognised by what must hold between it
+//! and the others:
+//!
+//! - *token index* and *token table*: 256 strings, and where each begins;
+//! - the *number of symbols*, and behind it the *names*: each its length and so
+//!   many tokens, the first letter of which is the kind;
+//! - the *markers* behind the names: where every 256th name begins;
+//! - the *addresses*, before the number or behind the token index: whole ones, or
+//!   32-bit offsets with a base. They are sorted, and functions lie in code.
+
+mod addresses;
+mod names;
+mod tokens;
+
+use super::KernelFileError;
+use object::read::elf::{ElfFile64, FileHeader, ProgramHeader, SectionHeader};
+use object::{Endianness, elf};
+use std::ops::Range;
+
+/// A symbol as the kernel knows it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct KernelSymbol {
+    /// Where it is in memory when the kernel is not moved; for a per-CPU
+    /// variable where it is in each CPU's area, where that area begins at 0.
+    pub address: u64,
+    /// What it is, in the letters of `nm`: `T` and `t` are code, …
+    pub kind: char,
+    /// Its name.
+    pub name: String,
+}
+
+/// The symbols of the kernel whose ELF file is `image`, by address.
+///
+/// # Errors
+/// When it is no ELF file, or the tables are not in it or do not hold together.
+pub fn symbols(image: &[u8]) -> Result<Vec<KernelSymbol>, KernelFileError> {
+    let kernel = Kernel::parse(image)?;
+    let mut why = "its token table is not found";
+    for part in &kernel.loaded {
+        for tokens in tokens::find(part.data) {
+            why = "a token table is found, but no names that go with it";
+            let Some(names) = names::find(part.data, &tokens) else {
+                continue;
+            };
+            why = "names are found, but no addresses that go with them";
+            let expanded = names.expand(part.data, &tokens)?;
+            let Some(addresses) = addresses::find(part, &tokens, &names, &expanded, &kernel.code)
+            else {
+                continue;
+            };
+            let symbol = |(address, (kind, name))| KernelSymbol {
+                address,
+                kind,
+                name,
+            };
+            return Ok(addresses.into_iter().zip(expanded).map(symbol).collect());
+        }
+    }
+    Err(KernelFileError::NoSymbols { why })
+}
+
+/// A segment's bytes in the file, and where they are in memory.
+struct Loaded<'d> {
+    data: &'d [u8],
+    address: u64,
+}
+
+/// As much of the ELF file as matters here.
+struct Kernel<'d> {
+    loaded: Vec<Loaded<'d>>,
+    /// The addresses of code, sorted.
+    code: Vec<Range<u64>>,
+}
+
+impl<'d> Kernel<'d> {
+    fn parse(image: &'d [u8]) -> Result<Self, KernelFileError> {
+        let malformed = |why: object::Error| KernelFileError::malformed("ELF image", why);
+        let file = ElfFile64::<Endianness>::parse(image).map_err(malformed)?;
+        let endian = file.endian();
+        if file.elf_header().e_machine(endian) != elf::EM_X86_64 || endian == Endianness::Big {
+            return Err(KernelFileError::NotKernel {
+                what: "an ELF file for another machine".to_owned(),
+            });
+        }
+        let (mut loaded, mut code) = (Vec::new(), Vec::new());
+        for program in file.elf_program_headers() {
+            if program.p_type(endian) != elf::PT_LOAD {
+                continue;
+            }
+            let data = program.data(endian, image).map_err(|()| {
+                KernelFileError::malformed("ELF image", "a segment lies outside the file")
+            })?;
+            let address = program.p_vaddr(endian);
+            loaded.push(Loaded { data, address });
+            if program.p_flags(endian) & elf::PF_X != 0 {
+                code.push(address..address.saturating_add(program.p_memsz(endian)));
+            }
+        }
+        // Sections are narrower: a kernel's segments mix code and data.
+        let executable = u64::from(elf::SHF_ALLOC | elf::SHF_EXECINSTR);
+        let sections: Vec<_> = file
+            .elf_section_table()
+            .iter()
+            .filter(|section| section.sh_flags(endian) & executable == executable)
+            .map(|section| {
+                let start = section.sh_addr(endian);
+                start..start.saturating_add(section.sh_size(endian))
+            })
+            .collect();
+        if !sections.is_empty() {
+            code = sections;
+        }
+        code.sort_by_key(|range| range.start);
+        Ok(Self { loaded, code })
+    }
+}
+
+/// Where the next table begins: all are aligned to 8 bytes.
+const fn aligned(at: usize) -> usize {
+    at.saturating_add(7) & !7
+}
+
+/// Whether the bytes between two tables are but padding.
+fn is_padding(data: &[u8], from: usize, to: usize) -> bool {
+    to.checked_sub(from).is_some_and(|len| len < 8)
+        && data
+            .get(from..to)
+            .is_some_and(|bytes| bytes.iter().all(|byte| *byte == 0))
+}

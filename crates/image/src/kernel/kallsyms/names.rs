@@ -1,0 +1,118 @@
+//! The symbols' names, their number and their markers.
+
+use super::super::{KernelFileError, u32_at, u64_at};
+use super::aligned;
+use super::tokens::Tokens;
+
+/// How many names one marker stands for.
+const STRIDE: usize = 256;
+
+/// The kernel itself takes at most 512 bytes.
+const MAX_NAME: usize = 4096;
+
+/// How much longer the names may be than the file they are packed in. Tokens
+/// make them two or three times as long as their table.
+const MAX_GROWTH: usize = 8;
+
+/// The names, found in a segment.
+#[derive(Debug)]
+pub struct Names {
+    /// Where their number is told.
+    pub number: usize,
+    /// How many they are.
+    pub count: usize,
+}
+
+/// The most names that go with `tokens`: the number, that many names, and the
+/// markers that fit them.
+pub fn find(data: &[u8], tokens: &Tokens) -> Option<Names> {
+    let before = data.get(..tokens.table)?;
+    // A place that looks like a number leads to a few steps over names mostly;
+    // in a file made to mislead, these could be without end.
+    let mut steps = data.len().saturating_mul(4);
+    (0..before.len())
+        .step_by(8)
+        .filter_map(|number| candidate(before, number, &mut steps))
+        .max_by_key(|names| names.count)
+}
+
+/// The names whose number is at `number`.
+fn candidate(data: &[u8], number: usize, steps: &mut usize) -> Option<Names> {
+    // It has 4 or 8 bytes, and padding up to 8: which is the same.
+    let count = usize::try_from(u64_at(data, number)?).ok()?;
+    // Each name takes two bytes at least.
+    if count == 0 || count > (data.len() - number) / 2 {
+        return None;
+    }
+    let first = number + 8;
+    let mut at = first;
+    let mut marks = Vec::new();
+    for name in 0..count {
+        *steps = steps.checked_sub(1)?;
+        if name % STRIDE == 0 {
+            marks.push(at - first);
+        }
+        at = name_at(data, at)?.1;
+    }
+    let markers = aligned(at);
+    // Since 4.20 a marker has 4 bytes.
+    let narrow = |nth: usize| u32_at(data, markers + 4 * nth).map(u64::from);
+    let wide = |nth: usize| u64_at(data, markers + 8 * nth);
+    let agree = |marker: &dyn Fn(usize) -> Option<u64>| {
+        let mut told = marks.iter().enumerate();
+        told.all(|(nth, mark)| marker(nth) == Some(*mark as u64))
+    };
+    (super::is_padding(data, at, markers) && (agree(&narrow) || agree(&wide)))
+        .then_some(Names { number, count })
+}
+
+/// The tokens of the name at `at`, and where the next begins.
+fn name_at(data: &[u8], at: usize) -> Option<(&[u8], usize)> {
+    let low = usize::from(*data.get(at)?);
+    // Since 6.1 a length above 127 takes two bytes.
+    let (len, start) = if low & 0x80 == 0 {
+        (low, at + 1)
+    } else {
+        let high = usize::from(*data.get(at + 1)?);
+        (low & 0x7f | high << 7, at + 2)
+    };
+    let end = start + len;
+    let tokens = data.get(start..end)?;
+    (len > 0).then_some((tokens, end))
+}
+
+impl Names {
+    /// The kinds and names themselves.
+    pub fn expand(
+        &self,
+        data: &[u8],
+        tokens: &Tokens,
+    ) -> Result<Vec<(char, String)>, KernelFileError> {
+        let wrong = |why| KernelFileError::malformed("table of symbol names", why);
+        let mut budget = data.len().saturating_mul(MAX_GROWTH);
+        let mut names = Vec::new();
+        let mut at = self.number + 8;
+        for _ in 0..self.count {
+            let (packed, next) = name_at(data, at).ok_or_else(|| wrong("it is cut short"))?;
+            at = next;
+            let mut bytes = packed.iter().flat_map(|token| tokens.get(data, *token));
+            let kind = bytes
+                .next()
+                .ok_or_else(|| wrong("a symbol has no kind"))
+                .map(|byte| char::from(*byte))?;
+            // Tokens are ASCII: a byte is a character.
+            let name: String = bytes
+                .take(MAX_NAME + 1)
+                .map(|byte| char::from(*byte))
+                .collect();
+            if name.len() > MAX_NAME {
+                return Err(wrong("a name has thousands of letters"));
+            }
+            budget = budget
+                .checked_sub(name.len())
+                .ok_or_else(|| wrong("the names are longer than the kernel"))?;
+            names.push((kind, name));
+        }
+        Ok(names)
+    }
+}

@@ -1,0 +1,126 @@
+//! From a vmlinuz to a file that can be opened as an image, done once.
+//!
+//! In the cache folder, `<build-id>/vmlinux` is the kernel with its symbols, and
+//! `files/<hash>` tells which one a vmlinuz with that content became. Both are
+//! put in place whole, so that anybody may look while another writes.
+
+use super::{KernelFileError, symbols, unpack, with_symbols};
+use crate::elf::map;
+use object::Object;
+use std::fs::{self, File};
+use std::hash::{DefaultHasher, Hasher};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// What is being done, for whoever waits.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Stage {
+    /// The kernel is being unpacked.
+    Unpacking,
+    /// Its symbols are being looked for.
+    FindingSymbols,
+    /// The result is being written.
+    Writing,
+}
+
+/// Raised when the files in the cache would be made in another way.
+const VERSION: u32 = 1;
+
+/// The file to open for the kernel in `vmlinuz`: made and put into the folder
+/// `cache`, or found there from an earlier time. A vmlinux with symbols is
+/// itself that file.
+///
+/// # Errors
+/// When the file is no kernel, has no symbols, or the cache cannot be written.
+pub fn prepare(
+    vmlinuz: &Path,
+    cache: &Path,
+    progress: &mut dyn FnMut(Stage),
+) -> Result<PathBuf, KernelFileError> {
+    let read_error = |source| KernelFileError::File {
+        act: "read",
+        path: vmlinuz.to_owned(),
+        source,
+    };
+    let file = File::open(vmlinuz).map_err(read_error)?;
+    let bytes = map(&file).map_err(read_error)?;
+    if has_symbols(&bytes) {
+        return Ok(vmlinuz.to_owned());
+    }
+    let mut hasher = DefaultHasher::new();
+    hasher.write(&bytes);
+    let key = format!("{:016x}-{:x}", hasher.finish(), bytes.len());
+    let known = cache.join("files").join(&key);
+    if let Some(found) = look_up(&known, cache) {
+        return Ok(found);
+    }
+
+    progress(Stage::Unpacking);
+    let elf = unpack(&bytes)?;
+    progress(Stage::FindingSymbols);
+    let made = if has_symbols(&elf) {
+        elf.into_owned()
+    } else {
+        with_symbols(&elf, &symbols(&elf)?)?
+    };
+    progress(Stage::Writing);
+    let name = build_id(&made).unwrap_or(key);
+    let result = kernel_in(cache, &name);
+    write_whole(&result, &made)?;
+    let note = format!("{VERSION} {name} {}\n", made.len());
+    write_whole(&known, note.as_bytes())?;
+    Ok(result)
+}
+
+fn kernel_in(cache: &Path, name: &str) -> PathBuf {
+    cache.join(name).join("vmlinux")
+}
+
+fn has_symbols(bytes: &[u8]) -> bool {
+    object::File::parse(bytes).is_ok_and(|file| file.symbols().next().is_some())
+}
+
+fn build_id(elf: &[u8]) -> Option<String> {
+    let file = object::File::parse(elf).ok()?;
+    let id = file.build_id().ok().flatten()?;
+    // Anything longer is no hash, and would be no name of a folder either.
+    (!id.is_empty() && id.len() <= 64)
+        .then(|| id.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+/// The file that the note tells of, if it is there and whole.
+fn look_up(note: &Path, cache: &Path) -> Option<PathBuf> {
+    let text = fs::read_to_string(note).ok()?;
+    let mut words = text.split_whitespace();
+    let version: u32 = words.next()?.parse().ok()?;
+    let name = words.next()?;
+    let len: u64 = words.next()?.parse().ok()?;
+    let plain = |byte: u8| byte.is_ascii_hexdigit() || byte == b'-';
+    if version != VERSION || !name.bytes().all(plain) {
+        return None;
+    }
+    let found = kernel_in(cache, name);
+    let there = fs::metadata(&found).ok()?;
+    (there.is_file() && there.len() == len).then_some(found)
+}
+
+/// Writes a file under another name, and gives it its own when it is complete.
+fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), KernelFileError> {
+    static TURN: AtomicU64 = AtomicU64::new(0);
+    let error = |source| KernelFileError::File {
+        act: "write",
+        path: path.to_owned(),
+        source,
+    };
+    if let Some(folder) = path.parent() {
+        fs::create_dir_all(folder).map_err(error)?;
+    }
+    let turn = TURN.fetch_add(1, Ordering::Relaxed);
+    let unfinished = path.with_extension(format!("{}-{turn}", std::process::id()));
+    fs::write(&unfinished, bytes)
+        .and_then(|()| fs::rename(&unfinished, path))
+        .map_err(|source| {
+            let _ = fs::remove_file(&unfinished);
+            error(source)
+        })
+}
