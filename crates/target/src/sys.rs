@@ -7,6 +7,7 @@ mod ledger;
 mod perf;
 mod ptrace;
 mod signals;
+mod tie;
 mod wait;
 
 pub use launch::{Parent, launch};
@@ -14,6 +15,7 @@ pub use ledger::Ledger;
 pub use perf::{PerfWatch, WatchFor};
 pub use ptrace::*;
 pub use signals::{SignalSet, stop_self};
+pub use tie::tie_to_this_thread;
 pub use wait::{Change, poll_change, poll_change_of, poll_child, wait_for};
 
 use std::ffi::{c_int, c_long};
