@@ -1,5 +1,5 @@
-//! The system calls of the `process` backend that have no safe wrapper: ptrace,
-//! perf events, fork and exec, signals. All the unsafe code of this crate.
+//! The system calls that have no safe wrapper: ptrace, perf events, fork and exec,
+//! signals, sockets with precise limits. All the unsafe code of this crate.
 #![expect(unsafe_code, reason = "raw system calls")]
 
 mod launch;
@@ -7,6 +7,7 @@ mod ledger;
 mod perf;
 mod ptrace;
 mod signals;
+mod socket;
 mod tie;
 mod wait;
 
@@ -15,6 +16,7 @@ pub use ledger::Ledger;
 pub use perf::{PerfWatch, WatchFor};
 pub use ptrace::*;
 pub use signals::{SignalSet, stop_self};
+pub use socket::{ReadyTo, finish_sending, receive, send, wait_ready};
 pub use tie::tie_to_this_thread;
 pub use wait::{Change, poll_change, poll_change_of, poll_child, wait_for};
 

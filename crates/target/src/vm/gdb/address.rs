@@ -1,0 +1,176 @@
+//! Where a stub listens.
+
+use super::GdbError;
+use std::fmt;
+use std::io;
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::Duration;
+use thiserror::Error;
+
+/// Where a stub listens.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Address {
+    /// At a unix socket.
+    Unix(PathBuf),
+    /// At a port.
+    Tcp {
+        /// Of this host.
+        host: String,
+        /// The port.
+        port: u16,
+    },
+}
+
+/// A text is no address.
+#[derive(Clone, PartialEq, Eq, Debug, Error)]
+#[error("`{0}` is no address of a gdbstub: write unix:PATH, HOST:PORT or :PORT")]
+pub struct BadAddress(String);
+
+impl FromStr for Address {
+    type Err = BadAddress;
+
+    fn from_str(text: &str) -> Result<Self, BadAddress> {
+        let bad = || BadAddress(text.to_owned());
+        if let Some(path) = text.strip_prefix("unix:") {
+            if path.is_empty() {
+                return Err(bad());
+            }
+            return Ok(Self::Unix(path.into()));
+        }
+        // QEMU's own way to write it has a prefix.
+        let plain = text.strip_prefix("tcp:").unwrap_or(text);
+        let (host, port) = plain.rsplit_once(':').ok_or_else(bad)?;
+        let port = port.parse().ok().filter(|port| *port != 0);
+        let host = match host.strip_prefix('[') {
+            Some(inner) => inner.strip_suffix(']').ok_or_else(bad)?,
+            None if host.contains([':', '/', ' ']) => return Err(bad()),
+            None if host.is_empty() => "localhost",
+            None => host,
+        };
+        Ok(Self::Tcp {
+            host: host.to_owned(),
+            port: port.ok_or_else(bad)?,
+        })
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unix(path) => write!(f, "unix:{}", path.display()),
+            Self::Tcp { host, port } if host.contains(':') => write!(f, "[{host}]:{port}"),
+            Self::Tcp { host, port } => write!(f, "{host}:{port}"),
+        }
+    }
+}
+
+impl Address {
+    /// Whether nobody but users of this machine can be behind it.
+    #[must_use]
+    pub fn is_local(&self) -> bool {
+        let Ok(addresses) = self.resolved() else {
+            return false;
+        };
+        addresses.iter().all(|address| address.ip().is_loopback())
+    }
+
+    /// The addresses of a host; none of a unix socket.
+    fn resolved(&self) -> io::Result<Vec<SocketAddr>> {
+        match self {
+            Self::Unix(_) => Ok(Vec::new()),
+            Self::Tcp { host, port } => {
+                let found: Vec<_> = (host.as_str(), *port).to_socket_addrs()?.collect();
+                if found.is_empty() {
+                    return Err(io::Error::other("the host has no address"));
+                }
+                Ok(found)
+            }
+        }
+    }
+
+    /// Connects.
+    pub(super) fn connect(&self, patience: Duration) -> Result<OwnedFd, GdbError> {
+        self.stream(patience).map_err(|source| GdbError::Refused {
+            address: self.to_string(),
+            source,
+        })
+    }
+
+    fn stream(&self, patience: Duration) -> io::Result<OwnedFd> {
+        let path = match self {
+            Self::Unix(path) => path,
+            Self::Tcp { .. } => {
+                let mut last = io::Error::other("the host has no address");
+                for address in self.resolved()? {
+                    match TcpStream::connect_timeout(&address, patience) {
+                        Ok(stream) => {
+                            // Packets are small, and each is waited for.
+                            stream.set_nodelay(true)?;
+                            return Ok(stream.into());
+                        }
+                        Err(error) => last = error,
+                    }
+                }
+                return Err(last);
+            }
+        };
+        Ok(UnixStream::connect(path)?.into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_what_people_and_qemu_write() {
+        for (text, shown) in [
+            ("unix:/run/vm.sock", "unix:/run/vm.sock"),
+            ("unix:a b:1", "unix:a b:1"),
+            (":1234", "localhost:1234"),
+            ("tcp::1234", "localhost:1234"),
+            ("tcp:vm.example:1", "vm.example:1"),
+            ("127.0.0.1:65535", "127.0.0.1:65535"),
+            ("[::1]:1234", "[::1]:1234"),
+        ] {
+            let address: Address = text.parse().unwrap();
+            assert_eq!(address.to_string(), shown);
+            assert_eq!(shown.parse(), Ok(address), "shown as it can be written");
+        }
+        for bad in [
+            "",
+            "1234",
+            "unix:",
+            "host:",
+            "host:0",
+            "host:65536",
+            "::1:1234",
+            "[::1:1",
+            "/run/x:1",
+            "/run/vm.sock",
+            "a b:1",
+        ] {
+            assert_eq!(bad.parse::<Address>(), Err(BadAddress(bad.to_owned())));
+        }
+    }
+
+    #[test]
+    fn knows_what_is_local() {
+        for (text, local) in [
+            ("unix:/run/vm.sock", true),
+            ("127.0.0.1:1", true),
+            ("127.9.9.9:1", true),
+            ("[::1]:1", true),
+            ("0.0.0.0:1", false),
+            ("192.0.2.1:1", false),
+            ("[2001:db8::1]:1", false),
+        ] {
+            let address: Address = text.parse().unwrap();
+            assert_eq!(address.is_local(), local, "{text}");
+        }
+    }
+}

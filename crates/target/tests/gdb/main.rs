@@ -1,0 +1,6 @@
+//! The GDB remote protocol client: against a scripted stub, which says what no
+//! sound one would; against the `gdbstub` crate; and against QEMU.
+
+mod qemu;
+mod scripted;
+mod stub;
