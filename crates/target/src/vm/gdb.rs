@@ -58,11 +58,13 @@ const MAX_OUTPUT: usize = 1 << 20;
 pub enum GdbError {
     /// Nobody listens there, or not to us.
     #[error(
-        "cannot connect to a gdbstub at {address}: {source}; QEMU has one when it is started with `-gdb {address}`"
+        "cannot connect to a gdbstub at {address}: {source}; QEMU has one there when it is started with `-gdb {option}`"
     )]
     Refused {
         /// Where.
         address: String,
+        /// What to start QEMU with.
+        option: String,
         /// What the system said.
         source: io::Error,
     },

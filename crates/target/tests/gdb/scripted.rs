@@ -5,7 +5,10 @@ use redhanded_target::vm::gdb::{
     Address, Gdb, GdbError, Point, PointKind, Request, StopReply, rescue,
 };
 use std::fmt::Write as _;
+use std::fs::File;
 use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::os::fd::OwnedFd;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -15,7 +18,7 @@ const SHORT: Duration = Duration::from_millis(300);
 
 /// The stub's side of a connection.
 struct Stub {
-    stream: UnixStream,
+    stream: File,
     acknowledges: bool,
 }
 
@@ -105,7 +108,7 @@ fn with<T>(
     let (ours, theirs) = UnixStream::pair().unwrap();
     let stub = thread::spawn(move || {
         script(&mut Stub {
-            stream: theirs,
+            stream: OwnedFd::from(theirs).into(),
             acknowledges: true,
         });
     });
@@ -630,13 +633,30 @@ fn rescue_gets_over_everything_that_may_be_left() {
 }
 
 #[test]
+fn a_port_will_do() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let stub = thread::spawn(move || {
+        let mut stub = Stub {
+            stream: OwnedFd::from(listener.accept().unwrap().0).into(),
+            acknowledges: true,
+        };
+        stub.greet();
+        stub.part();
+    });
+    let gdb = Gdb::connect(&address.parse().unwrap(), PATIENCE).unwrap();
+    gdb.detach().unwrap();
+    stub.join().unwrap();
+}
+
+#[test]
 fn nobody_listens() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("none.sock");
     let address: Address = format!("unix:{}", path.display()).parse().unwrap();
     let error = Gdb::connect(&address, SHORT).unwrap_err().to_string();
     assert!(
-        error.contains("none.sock") && error.contains("-gdb unix:"),
+        error.contains("none.sock") && error.contains("server=on"),
         "{error}"
     );
     // A listener that never answers: a second client of QEMU sees that.

@@ -96,6 +96,10 @@ impl Address {
     pub(super) fn connect(&self, patience: Duration) -> Result<OwnedFd, GdbError> {
         self.stream(patience).map_err(|source| GdbError::Refused {
             address: self.to_string(),
+            option: match self {
+                Self::Unix(_) => format!("{self},server=on,wait=off"),
+                Self::Tcp { .. } => format!("tcp:{self}"),
+            },
             source,
         })
     }

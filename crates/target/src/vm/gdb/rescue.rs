@@ -13,7 +13,7 @@ const QUIET: Duration = Duration::from_millis(60);
 /// The longest time that leftovers may keep coming.
 const LEFTOVERS: Duration = Duration::from_secs(2);
 /// How long a stub may take for one answer.
-const ANSWER: Duration = Duration::from_secs(2);
+const ANSWER: Duration = Duration::from_secs(1);
 /// How often it is asked.
 const ATTEMPTS: usize = 4;
 
