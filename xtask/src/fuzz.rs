@@ -1,5 +1,5 @@
 //! A small fuzzer for the parsers of foreign bytes: ELF, symbol tables, unwind
-//! tables, DWARF, instructions.
+//! tables, DWARF, instructions, and what a gdbstub sends.
 //!
 //! It mutates real files, aiming at the parts that parsers trust most, and asks
 //! each mutant everything the detector would ask. Case numbers name inputs: the
@@ -8,17 +8,18 @@
 //! overflow checks, which the `dev` profile has.
 
 mod mutation;
+mod protocol;
 mod questions;
 mod seeds;
 
 use std::fs;
-use std::panic;
+use std::panic::{self, AssertUnwindSafe};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 
 use crate::place;
 use mutation::Random;
@@ -82,7 +83,12 @@ impl Worker {
     /// Makes case `number` and runs it.
     fn case(&mut self, number: u64, seeds: &[Seed], folder: &Path) -> Result<()> {
         let mut random = Random::new(number);
-        questions::decode(&mut random);
+        let pure = AssertUnwindSafe(|| {
+            questions::decode(&mut random);
+            protocol::converse(&mut random);
+        });
+        panic::catch_unwind(pure)
+            .map_err(|payload| anyhow!("case {number} panics: {}", message(payload)))?;
         let bytes = mutation::mutant(seeds, &mut random);
         self.ask(&format!("case {number}"), &bytes, folder)
     }

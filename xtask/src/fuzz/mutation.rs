@@ -74,7 +74,8 @@ pub fn mutant(seeds: &[Seed], random: &mut Random) -> Vec<u8> {
     bytes
 }
 
-fn change(bytes: &mut [u8], at: usize, random: &mut Random) {
+/// Damages a few bytes at one place.
+pub fn change(bytes: &mut [u8], at: usize, random: &mut Random) {
     let Some(tail) = bytes.get_mut(at..) else {
         return;
     };

@@ -5,12 +5,13 @@
 //! folder with another version of QEMU.
 
 use redhanded_target::vm::gdb::{
-    Address, Gdb, GdbError, Point, PointKind, StopReply, packet, rescue,
+    Address, Gdb, GdbError, Point, PointKind, Request, StopReply, packet, rescue,
 };
 use std::fs;
-use std::io::{Read, Write};
-use std::os::fd::AsFd;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread;
@@ -19,6 +20,9 @@ use std::time::{Duration, Instant};
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Emulated, on a machine that does other things as well.
 const BOOT: Duration = Duration::from_secs(240);
+
+/// Tells a client that it is to be killed, and which site it is to work at.
+const VICTIM: &str = "REDHANDED_TEST_VICTIM";
 
 const INIT: &str = "#!/bin/busybox sh
 /bin/busybox mount -t devtmpfs none /dev
@@ -279,6 +283,114 @@ fn rescued(vm: &Vm, points: &[Point], running: bool, last: &[u8]) {
     );
 }
 
+/// A client that is killed by its process's end: it works until then.
+#[test]
+fn works_until_it_is_killed() {
+    let Ok(site) = std::env::var(VICTIM) else {
+        println!("skipped: this is what drives_a_kernel starts and kills");
+        return;
+    };
+    let site = site.parse().unwrap();
+    let stream = std::io::stdin().as_fd().try_clone_to_owned().unwrap();
+    let mut gdb = Gdb::over(stream, PATIENCE).unwrap();
+    println!("works");
+    loop {
+        let points = [
+            point(PointKind::Hardware, site, 1),
+            point(PointKind::Software, site, 1),
+        ];
+        for point in points {
+            gdb.insert(&[point]).unwrap();
+            gdb.resume(None).unwrap();
+            if gdb.wait(Duration::from_millis(3)).unwrap().is_none() {
+                gdb.interrupt(PATIENCE).unwrap();
+            }
+            let _ = gdb.registers_of(&[1, 2]).unwrap();
+            let _ = gdb.read(site, &mut [0; 5000]).unwrap();
+            gdb.remove(&[point]).unwrap();
+            gdb.resume(Some(&[1])).unwrap();
+            let _ = gdb.wait(Duration::from_micros(300)).unwrap();
+            if gdb.is_running() {
+                gdb.interrupt(PATIENCE).unwrap();
+            }
+        }
+    }
+}
+
+/// Kills a client that is at work, at a moment nobody has chosen.
+fn kill_one_at_work(vm: &Vm, site: u64, after: Duration) {
+    let stream = UnixStream::connect(vm.path("gdb")).unwrap();
+    let theirs = OwnedFd::from(stream.try_clone().unwrap());
+    let mut victim = Command::new(std::env::current_exe().unwrap())
+        .args(["works_until_it_is_killed", "--nocapture"])
+        .env(VICTIM, site.to_string())
+        .stdin(Stdio::from(theirs))
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut said = BufReader::new(victim.stdout.take().unwrap()).lines();
+    assert!(
+        said.any(|line| line.unwrap().contains("works")),
+        "it has met the stub"
+    );
+    thread::sleep(after);
+    victim.kill().unwrap();
+    let status = victim.wait().unwrap();
+    assert_eq!(status.signal(), Some(9), "it worked until then");
+    rescue(&stream).unwrap();
+    assert!(vm.runs(), "killed after {after:?}: the machine stands");
+    drop(stream);
+    let mut gdb = vm.connect();
+    for kind in [PointKind::Hardware, PointKind::Software] {
+        assert_eq!(gdb.remove(&[point(kind, site, 1)]).unwrap(), [false]);
+    }
+    gdb.detach().unwrap();
+}
+
+/// What things cost here, for whoever reads it.
+fn tell_costs(gdb: &mut Gdb, site: u64) {
+    let mut median = |what: &str, act: &mut dyn FnMut(&mut Gdb)| {
+        let mut times: Vec<Duration> = (0..41)
+            .map(|_| {
+                let before = Instant::now();
+                act(gdb);
+                before.elapsed()
+            })
+            .collect();
+        times.sort();
+        println!("{what}: {:?}", times[20]);
+    };
+    median("one packet", &mut |gdb| {
+        drop(gdb.ask(&[Request::Select(1)]).unwrap())
+    });
+    let watch = point(PointKind::Write, site & !7, 8);
+    let opening = [
+        Request::Remove(point(PointKind::Software, site, 1)),
+        Request::Insert(watch),
+        Request::Read {
+            address: site,
+            len: 8,
+        },
+        Request::Registers(1),
+        Request::Registers(2),
+    ];
+    median("seven packets in one write", &mut |gdb| {
+        gdb.ask(&opening).unwrap();
+        gdb.remove(&[watch]).unwrap();
+    });
+    let mut much = vec![0; 1 << 20];
+    median("1 MiB of memory", &mut |gdb| {
+        assert!(gdb.read(site & !0xfff, &mut much).unwrap())
+    });
+    median("run for 50 us and stop", &mut |gdb| {
+        gdb.resume(None).unwrap();
+        let _ = gdb.wait(Duration::from_micros(50)).unwrap();
+        if gdb.is_running() {
+            gdb.interrupt(PATIENCE).unwrap();
+        }
+    });
+}
+
 fn drive(qemu: &Path, kernels: &Path) {
     let [write_null, unused, jiffies, banner, text] = symbols(
         kernels,
@@ -342,6 +454,7 @@ fn drive(qemu: &Path, kernels: &Path) {
     }
     assert!(!gdb.read(0xffff_f000_0000_0000, &mut version).unwrap());
 
+    tell_costs(&mut gdb, write_null);
     holds_one(&mut gdb, point(PointKind::Software, write_null, 1));
     holds_one(&mut gdb, point(PointKind::Hardware, write_null, 1));
 
@@ -382,6 +495,10 @@ fn drive(qemu: &Path, kernels: &Path) {
     }
     rescued(&vm, &cold, false, b"$m10}");
     rescued(&vm, &cold, false, &framed(&["vCont;c"]));
+
+    for round in 0..12 {
+        kill_one_at_work(&vm, write_null, Duration::from_micros(2_300 * round));
+    }
 
     // A client after one that nobody rescued.
     let mut killed = UnixStream::connect(vm.path("gdb")).unwrap();
