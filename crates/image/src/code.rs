@@ -2,10 +2,12 @@
 
 use crate::frames::Frames;
 use crate::functions::Functions;
+use crate::linux::KernelText;
 use crate::layout::Layout;
 use crate::plt::Linkage;
 use crate::sites::SamplingSet;
-use std::sync::OnceLock;
+use crate::unwind::Orc;
+use std::sync::{Arc, OnceLock};
 
 /// The parts of an [`Image`](crate::Image) that are read on first use.
 #[derive(Debug, Default)]
@@ -15,4 +17,6 @@ pub(crate) struct Code {
     pub functions: OnceLock<Functions>,
     pub linkage: OnceLock<Linkage>,
     pub sites: OnceLock<SamplingSet>,
+    pub kernel: OnceLock<Option<KernelText>>,
+    pub orc: OnceLock<Option<Arc<Orc>>>,
 }

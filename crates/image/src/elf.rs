@@ -2,6 +2,7 @@
 
 use crate::code::Code;
 use crate::debug::DebugInfo;
+use crate::live::LiveText;
 use memmap2::Mmap;
 use object::elf;
 use object::read::elf::{FileHeader, ProgramHeader};
@@ -84,6 +85,7 @@ pub struct Image {
     path: PathBuf,
     data: Arc<Mmap>,
     segments: Vec<Segment>,
+    live: Arc<LiveText>,
     relro: Vec<(u64, u64)>,
     build_id: Option<Vec<u8>>,
     entry: Svma,
@@ -181,6 +183,7 @@ impl Image {
                 return Err(malformed(&"a segment lies outside the file"));
             }
         }
+        drop_per_cpu_template(&mut segments);
         let object = object::File::parse(&*data).map_err(|e| malformed(&e))?;
         let build_id = object.build_id().ok().flatten().map(<[u8]>::to_vec);
         Ok(Self {
@@ -189,6 +192,7 @@ impl Image {
             position_independent: header.e_type(endian) == elf::ET_DYN,
             data: Arc::new(data),
             segments,
+            live: Arc::default(),
             relro,
             build_id,
             interpreter,
@@ -301,16 +305,41 @@ impl Image {
         })
     }
 
-    /// The bytes of `len` at `svma`, as far as they are in the file.
+    /// The same image with the text that is in memory, where it is known, in
+    /// place of the file's: a kernel patches its own code when it starts. Holds
+    /// for everything that looks at code. What lies outside the segments, or in
+    /// parts of them that are not in the file, is left out.
+    #[must_use]
+    pub fn with_live_text(mut self, live: &[(Svma, Vec<u8>)]) -> Self {
+        self.live = Arc::new(LiveText::over(&self.data, &self.segments, live));
+        // What was found in the file's code may not hold any more.
+        self.code = Code::default();
+        self.debug = OnceLock::new();
+        self
+    }
+
+    /// The text that replaces the file's, shared with what must outlive a
+    /// borrow of the image.
+    pub(crate) fn live_text(&self) -> Arc<LiveText> {
+        Arc::clone(&self.live)
+    }
+
+    /// The bytes of `len` at `svma`, as far as they are in the file or in the
+    /// live text that replaces it.
     #[must_use]
     pub fn bytes_at(&self, svma: Svma, len: usize) -> Option<&[u8]> {
         let segment = self.segment_at(svma)?;
-        let within = svma.0 - segment.svma.0;
-        let available = segment.file_size.checked_sub(within)?;
-        let len = u64::try_from(len).ok()?.min(available);
-        let start = usize::try_from(segment.file_offset.checked_add(within)?).ok()?;
-        self.data
-            .get(start..start.checked_add(usize::try_from(len).ok()?)?)
+        self.live.bytes_at(&self.data, segment, svma, len)
+    }
+}
+
+/// Linux links its per-CPU variables at address 0, where they never are: each
+/// processor has a copy elsewhere. Such a segment would make the kernel reach
+/// over all of memory.
+fn drop_per_cpu_template(segments: &mut Vec<Segment>) {
+    const UPPER_HALF: u64 = 1 << 63;
+    if segments.iter().any(|s| s.svma.0 >= UPPER_HALF) {
+        segments.retain(|s| s.svma.0 >= UPPER_HALF);
     }
 }
 

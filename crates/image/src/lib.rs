@@ -15,6 +15,9 @@ mod functions;
 mod instruction;
 pub mod kernel;
 mod layout;
+mod link;
+mod linux;
+mod live;
 mod named;
 mod plt;
 mod selection;
@@ -26,6 +29,7 @@ pub use debug::{DebugInfo, DebugSearch, How, Part, SourceFrame, SourceSync, Vari
 pub use elf::{Image, ImageError, Segment};
 pub use functions::{Function, Functions};
 pub use instruction::{Access, After, Flow, Instruction, Operand, SegmentBase};
+pub use link::{LinkError, Linked, link};
 pub use selection::{Selected, Selection, SelectionError, SourceFacts, is_runtime};
 pub use sites::SamplingSet;
 pub use unwind::Unwinder;

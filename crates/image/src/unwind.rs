@@ -5,10 +5,16 @@
 //! cover (they describe prologues, epilogues and linkage stubs too), through
 //! signal handlers, without frame pointers. All registers are followed, because
 //! dynamic linkers and functions with aligned stacks find their frame by others
-//! than rsp and rbp. Where there is no table it follows frame pointers.
+//! than rsp and rbp. Kernels and their modules have a table of their own kind
+//! (`orc.rs`), which leads through interrupts and from their stacks to the
+//! interrupted ones. Where there is no table it follows frame pointers.
 
+mod orc;
 mod step;
 mod table;
+
+pub(crate) use orc::Orc;
+pub(crate) use orc::sort as sort_orc;
 
 use crate::Image;
 use gimli::UnwindContext;
@@ -118,8 +124,13 @@ impl Unwinder {
                     back = 1;
                     frames.push(machine.pc());
                 }
-                // A signal's handler may run on a stack of its own, above or
-                // below.
+                // A signal's handler, or what a kernel does for an interrupt, may
+                // run on a stack of its own, above or below. What leads in a
+                // circle is cut by the limit.
+                Step::Switched => {
+                    back = 1;
+                    frames.push(machine.pc());
+                }
                 Step::Interrupted => {
                     back = 0;
                     frames.push(machine.pc().wrapping_add(1));
@@ -138,11 +149,16 @@ fn step(
     back: u64,
     first: bool,
 ) -> Option<Step> {
-    if let Some(step) = machine.step_signal() {
+    let at = machine.pc().wrapping_sub(back);
+    let module = module_at(modules, at);
+    // A kernel returns to no signal handler; looking for one would read memory,
+    // which takes long where it is another machine's.
+    if !module.is_some_and(|module| module.tables.is_kernel())
+        && let Some(step) = machine.step_signal()
+    {
         return Some(step);
     }
-    let at = machine.pc().wrapping_sub(back);
-    if let Some(module) = module_at(modules, at)
+    if let Some(module) = module
         && let Some(step) = module
             .tables
             .step(at.wrapping_sub(module.bias), machine, context)

@@ -55,6 +55,15 @@ pub enum Excluded {
     NotSelected,
     /// Runtime code (the C library linked into a static program).
     Runtime,
+    /// Kernel code that runs only while the kernel or a module starts or ends,
+    /// and whose memory then belongs to others.
+    InitText,
+    /// Kernel code that a trap must not interrupt: entry, idle and other code
+    /// that forbids instrumentation.
+    EntryText,
+    /// What the kernel copies over other code to suit the processor; never
+    /// executed where it stands.
+    Alternative,
 }
 
 impl Excluded {
@@ -76,6 +85,9 @@ impl Excluded {
             Self::DataInText => "function with data in its text",
             Self::NotSelected => "not selected",
             Self::Runtime => "runtime library",
+            Self::InitText => "kernel init and exit code",
+            Self::EntryText => "kernel entry, idle and noinstr code",
+            Self::Alternative => "replacement for patched kernel code",
         }
     }
 }

@@ -8,6 +8,7 @@
 
 mod files;
 mod identifiers;
+mod linux;
 mod locate;
 mod names;
 mod parts;
@@ -28,6 +29,7 @@ pub use types::How;
 pub(crate) use types::{as_written, qualify};
 pub use variables::Variable;
 
+use crate::live::LiveText;
 use crate::{Image, Segment};
 use addr2line::{Context, FrameIter};
 use locate::Located;
@@ -55,6 +57,10 @@ struct Inner {
     path: PathBuf,
     file: Arc<Mmap>,
     segments: Vec<Segment>,
+    live: Arc<LiveText>,
+    /// Whether it is Linux or a module of it, whose functions have names with a
+    /// meaning of their own.
+    kernel: bool,
     /// Whether it is a program: its own globals have fixed addresses, while a
     /// library reaches them by way of its global offset table.
     program: bool,
@@ -108,6 +114,8 @@ impl DebugInfo {
                 path: image.path().to_owned(),
                 file: image.mapping(),
                 segments: image.segments().to_vec(),
+                live: image.live_text(),
+                kernel: image.is_kernel(),
                 program: image.interpreter().is_some() || !image.position_independent(),
                 search,
                 located: OnceLock::new(),
@@ -227,11 +235,7 @@ impl Inner {
     /// The code from `svma` on, as much as one instruction may have.
     fn code_at(&self, svma: Svma) -> Option<&[u8]> {
         let segment = self.segments.iter().find(|s| s.contains(svma))?;
-        let within = svma.0 - segment.svma.0;
-        let len = segment.file_size.checked_sub(within)?.min(15);
-        let start = usize::try_from(segment.file_offset.checked_add(within)?).ok()?;
-        self.file
-            .get(start..start.checked_add(usize::try_from(len).ok()?)?)
+        self.live.bytes_at(&self.file, segment, svma, 15)
     }
 
     /// When the image was last written.

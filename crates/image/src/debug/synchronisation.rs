@@ -3,7 +3,7 @@
 //! An atomic load or store is a plain move in the binary. What shows it, from
 //! the most to the least certain:
 //! - the library function it is in, inlined or not (`std::atomic`,
-//!   `core::sync::atomic`, `read_volatile`);
+//!   `core::sync::atomic`, `read_volatile`; in a kernel those of `linux.rs`);
 //! - the type of the variable at a fixed address;
 //! - the statement at its line: a builtin, a `volatile` cast, a macro that
 //!   expands to one, `#pragma omp atomic`;
@@ -14,6 +14,7 @@
 
 use super::Inner;
 use super::identifiers::{Declared, Identifiers, Names};
+use super::linux;
 use super::names;
 use super::program::{Die, Program};
 use super::source::{MAX_SOURCE, Source, Statement, is_identifier};
@@ -110,6 +111,11 @@ impl Inner {
                     let answer = SourceSync::Marked(names::demangle(&raw));
                     return Some(Frames::Settled(answer));
                 }
+                if self.kernel
+                    && let Some(how) = linux::synchronises(&raw, spelling.is_none())
+                {
+                    return Some(Frames::Settled(SourceSync::Marked(how)));
+                }
                 if spelling.is_none() {
                     spelling = Some(Spelling::of(function.language));
                     place = frame.location.and_then(|location| {
@@ -121,7 +127,8 @@ impl Inner {
                         })
                     });
                 }
-                if judged != Function::Library {
+                // In a kernel an enclosing function may be a lock's.
+                if judged != Function::Library && !self.kernel {
                     break;
                 }
             }
@@ -384,8 +391,13 @@ impl Judge {
             .filter_map(|file| self.source(file, None))
             .filter_map(|source| source.macro_words(name).map(<[String]>::to_vec))
             .any(|body| {
-                body.iter().any(|word| {
-                    words::marks(word)
+                let assembly = |at: usize| {
+                    let before = at.checked_sub(1).and_then(|at| body.get(at));
+                    before.is_some_and(|word| words::is_assembly(word))
+                };
+                body.iter().enumerate().any(|(at, word)| {
+                    // Volatile assembly is assembly that is not optimised away.
+                    (words::marks(word) && !assembly(at))
                         || (depth > 1 && self.is_marking_macro(unit, word, depth - 1))
                 })
             });

@@ -85,7 +85,7 @@ fn is_constructor(name: &str) -> bool {
 /// Whether a word of C or C++ source marks an atomic or volatile access by
 /// itself.
 pub(super) fn marks(word: &str) -> bool {
-    const STARTS: [&str; 12] = [
+    const STARTS: [&str; 14] = [
         "__atomic_",
         "__sync_",
         "__c11_atomic_",
@@ -98,8 +98,10 @@ pub(super) fn marks(word: &str) -> bool {
         "rcu_dereference",
         "smp_load_",
         "smp_store_",
+        "smp_cond_load_",
+        "srcu_dereference",
     ];
-    const WORDS: [&str; 11] = [
+    const WORDS: [&str; 15] = [
         "volatile",
         "__volatile__",
         "__volatile",
@@ -107,7 +109,11 @@ pub(super) fn marks(word: &str) -> bool {
         "READ_ONCE",
         "WRITE_ONCE",
         "ACCESS_ONCE",
+        "READ_ONCE_NOCHECK",
         "rcu_assign_pointer",
+        "rcu_access_pointer",
+        "rcu_replace_pointer",
+        "RCU_INIT_POINTER",
         "atomic_ref",
         "cmpxchg",
         "data_race",
@@ -130,9 +136,17 @@ pub(super) fn direction(word: &str) -> (bool, bool) {
         "atomic_",
     ];
     match word {
-        "READ_ONCE" => return (true, false),
-        "WRITE_ONCE" | "rcu_assign_pointer" => return (false, true),
-        _ if word.starts_with("rcu_dereference") || word.starts_with("smp_load_") => {
+        "READ_ONCE" | "READ_ONCE_NOCHECK" | "rcu_access_pointer" => return (true, false),
+        "WRITE_ONCE" | "rcu_assign_pointer" | "RCU_INIT_POINTER" => return (false, true),
+        _ if [
+            "rcu_dereference",
+            "srcu_dereference",
+            "smp_load_",
+            "smp_cond_load_",
+        ]
+        .iter()
+        .any(|start| word.starts_with(start)) =>
+        {
             return (true, false);
         }
         _ if word.starts_with("smp_store_") => return (false, true),
@@ -162,7 +176,10 @@ pub(super) fn direction(word: &str) -> (bool, bool) {
 /// Whether a word begins inline assembly, of which the source cannot tell what
 /// it accesses.
 pub(super) fn is_assembly(word: &str) -> bool {
-    matches!(word, "asm" | "__asm__" | "__asm")
+    matches!(
+        word,
+        "asm" | "__asm__" | "__asm" | "asm_inline" | "asm_volatile_goto"
+    )
 }
 
 #[cfg(test)]

@@ -3,7 +3,9 @@
 use super::text::{Text, padding_start};
 use crate::frames::{FrameRules, Rbp};
 use crate::instruction::SegmentBase;
+use crate::linux::KernelText;
 use crate::layout::Layout;
+use crate::unwind::Orc;
 use crate::{Function, Image, Instruction, Operand};
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Mnemonic, OpKind};
 use redhanded_model::{Excluded, Exclusions, Register, Site, Svma};
@@ -34,6 +36,8 @@ pub(super) struct Scanner<'a> {
     /// Whether immediate numbers can be addresses.
     fixed: bool,
     rules: FrameRules<'a>,
+    kernel: Option<&'a KernelText>,
+    orc: Option<&'a Orc>,
     text: Text,
     raw: iced_x86::Instruction,
     found: Scanned,
@@ -66,6 +70,8 @@ impl<'a> Scanner<'a> {
             layout: image.layout(),
             fixed: !image.position_independent(),
             rules: FrameRules::new(image, image.frames()),
+            kernel: image.kernel_text(),
+            orc: image.orc().map(|orc| &**orc),
             text: Text::default(),
             raw: iced_x86::Instruction::default(),
             found: Scanned::default(),
@@ -93,13 +99,15 @@ impl<'a> Scanner<'a> {
             self.found.excluded.add_many(*reason, u64::from(count));
             left_out = left_out.saturating_add(count);
         }
-        if !clean {
+        let reason = match self.kernel.and_then(|k| k.excluded(function.start.0)) {
+            None if !clean => Some(Excluded::DataInText),
+            reason => reason,
+        };
+        if let Some(reason) = reason {
             // At least one, so that a dropped function shows.
             let dropped = (self.found.sites.len() - first).max(1);
             self.found.sites.truncate(first);
-            self.found
-                .excluded
-                .add_many(Excluded::DataInText, dropped as u64);
+            self.found.excluded.add_many(reason, dropped as u64);
             left_out = left_out.saturating_add(u32::try_from(dropped).unwrap_or(u32::MAX));
         }
         self.found.excluded_in.push(left_out);
@@ -224,11 +232,17 @@ impl<'a> Scanner<'a> {
         if self.layout.in_got(address) || self.image.is_relro(Svma(address)) {
             return Some(Excluded::GotOrRelro);
         }
+        if self.kernel.is_some_and(|k| k.is_read_only(address)) {
+            return Some(Excluded::ReadOnly);
+        }
         let segment = self.image.segment_at(Svma(address))?;
         (!segment.writable).then_some(Excluded::ReadOnly)
     }
 
     fn rbp_is_frame(&mut self, function: &Function, frame: &mut Frame) -> bool {
+        if let Some(orc) = self.orc {
+            return orc.rbp_is_frame(self.raw.ip());
+        }
         if matches!(frame, Frame::Unasked) {
             *frame = match self.rules.rbp(function.start.0) {
                 Some(rbp) => Frame::Told(rbp),

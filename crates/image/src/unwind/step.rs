@@ -37,14 +37,17 @@ const SIGNAL_FRAME: [(Reg, u64); 17] = [
     (X86_64::RA, 168),
 ];
 
-type Reg = gimli::Register;
+pub(super) type Reg = gimli::Register;
 
 /// What a step led to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Step {
     /// To the caller; the pc is a return address.
     Called,
-    /// To what a signal interrupted; the pc is that of its next instruction.
+    /// To the caller, on another stack; the pc is a return address.
+    Switched,
+    /// To what a signal or an interrupt interrupted; the pc is that of its next
+    /// instruction.
     Interrupted,
     /// There is no caller.
     Outermost,
@@ -91,14 +94,24 @@ impl<'m> Machine<'m> {
         machine
     }
 
-    fn get(&self, register: Reg) -> Option<u64> {
+    pub(super) fn get(&self, register: Reg) -> Option<u64> {
         *self.registers.get(usize::from(register.0))?
     }
 
-    fn set(&mut self, register: Reg, value: Option<u64>) {
+    pub(super) fn set(&mut self, register: Reg, value: Option<u64>) {
         if let Some(slot) = self.registers.get_mut(usize::from(register.0)) {
             *slot = value;
         }
+    }
+
+    /// Keeps nothing of the callee's registers.
+    pub(super) fn forget(&mut self) {
+        self.registers = [None; 17];
+    }
+
+    /// The word at `address`.
+    pub(super) fn word(&mut self, address: u64) -> Option<u64> {
+        (self.read)(address)
     }
 
     pub(super) fn pc(&self) -> u64 {
@@ -254,7 +267,7 @@ impl<'m> Machine<'m> {
         let base = self.get(X86_64::RBP).filter(|base| *base >= stack)?;
         let caller = (self.read)(base.wrapping_add(8)).filter(|pc| plausible(*pc))?;
         let above = (self.read)(base)?;
-        self.registers = [None; 17];
+        self.forget();
         self.set(X86_64::RBP, Some(above));
         self.set(X86_64::RSP, Some(base.wrapping_add(16)));
         self.set(X86_64::RA, Some(caller));

@@ -1,5 +1,6 @@
 //! Unwind tables of one file: which rules hold at an address.
 
+use super::orc::Orc;
 use super::step::{Machine, Step};
 use crate::{DebugInfo, Image};
 use gimli::{
@@ -15,6 +16,7 @@ pub(super) type Slice<'d> = EndianSlice<'d, LittleEndian>;
 
 /// The tables of one file, by stated addresses.
 pub(super) struct Tables {
+    orc: Option<Arc<Orc>>,
     eh_frame: Option<EhTable>,
     debug: DebugInfo,
     debug_frame: OnceLock<Option<(Section, Index)>>,
@@ -36,10 +38,16 @@ struct Index(Vec<(Range<u64>, usize)>);
 impl Tables {
     pub(super) fn of(image: &Image) -> Self {
         Self {
+            orc: image.orc().cloned(),
             eh_frame: EhTable::of(image),
             debug: image.debug().clone(),
             debug_frame: OnceLock::new(),
         }
+    }
+
+    /// Whether it has a kernel's table.
+    pub(super) const fn is_kernel(&self) -> bool {
+        self.orc.is_some()
     }
 
     /// Goes from the frame at `svma` to its caller's; `None` where no table
@@ -50,6 +58,12 @@ impl Tables {
         machine: &mut Machine<'_>,
         context: &mut UnwindContext<usize>,
     ) -> Option<Step> {
+        // The only one that describes what is not written in C.
+        if let Some(table) = &self.orc
+            && let Some(step) = table.step(svma, machine)
+        {
+            return Some(step);
+        }
         if let Some(table) = &self.eh_frame
             && let Some(step) = table.step(svma, machine, context)
         {
@@ -202,13 +216,14 @@ impl Index {
 }
 
 /// The bytes of a section, kept alive by themselves.
-enum Section {
+#[derive(Debug)]
+pub(super) enum Section {
     Mapped(Arc<Mmap>, Range<usize>),
     Owned(Vec<u8>),
 }
 
 impl Section {
-    fn of<'d>(image: &'d Image, section: &impl ObjectSection<'d>) -> Option<Self> {
+    pub(super) fn of<'d>(image: &'d Image, section: &impl ObjectSection<'d>) -> Option<Self> {
         let (start, len) = section.file_range()?;
         let start = usize::try_from(start).ok()?;
         let end = start.checked_add(usize::try_from(len).ok()?)?;

@@ -1,0 +1,249 @@
+//! ORC, the unwind table of Linux on x86-64: for every address of the kernel's
+//! text where the caller's stack is found, in six bytes.
+//!
+//! Two sections belong together. `.orc_unwind_ip` holds sorted addresses, each
+//! as a distance from where it stands; `.orc_unwind` holds the row for each,
+//! which is valid up to the next address. A row has two offsets of 16 bits and
+//! 16 bits that say what they are added to and what lies there: the return
+//! address of a call, or the registers that an interrupt saved.
+//!
+//! Rows are searched in the mapped file; nothing is copied.
+
+mod row;
+#[cfg(test)]
+mod tests;
+
+use super::step::{Machine, Reg, Step};
+use super::table::Section;
+use crate::Image;
+use gimli::X86_64;
+use object::{Object, ObjectSection};
+use row::{Base, Layout, Row, Rule, Saved, What};
+use std::sync::Arc;
+
+/// Where an interrupt's entry code keeps the interrupted registers. What the
+/// processor itself pushed starts with the instruction pointer.
+const SAVED_REGISTERS: [(Reg, u64); 15] = [
+    (X86_64::R15, 0),
+    (X86_64::R14, 8),
+    (X86_64::R13, 16),
+    (X86_64::R12, 24),
+    (X86_64::RBP, 32),
+    (X86_64::RBX, 40),
+    (X86_64::R11, 48),
+    (X86_64::R10, 56),
+    (X86_64::R9, 64),
+    (X86_64::R8, 72),
+    (X86_64::RAX, 80),
+    (X86_64::RCX, 88),
+    (X86_64::RDX, 96),
+    (X86_64::RSI, 104),
+    (X86_64::RDI, 112),
+];
+
+/// Where the processor's part begins among them.
+const PUSHED: u64 = 128;
+
+/// The table of one kernel or module.
+#[derive(Debug)]
+pub(crate) struct Orc {
+    /// Where the addresses stand, from which they are distances.
+    start: u64,
+    distances: Section,
+    rows: Section,
+    layout: Layout,
+}
+
+impl Orc {
+    fn of(image: &Image) -> Option<Self> {
+        let object = image.object()?;
+        let find = |name| object.section_by_name(name);
+        let (distances, rows) = (find(".orc_unwind_ip")?, find(".orc_unwind")?);
+        let mut table = Self {
+            start: distances.address(),
+            distances: Section::of(image, &distances)?,
+            rows: Section::of(image, &rows)?,
+            layout: Layout::default(),
+        };
+        let (rows, _) = table.rows.as_chunks::<6>();
+        table.layout = Layout::of(rows.iter().map(|bytes| Row::read(*bytes)));
+        let rows = rows.len();
+        // A table that is not sorted would give wrong answers; one of a module
+        // as it lies on disk is not.
+        (rows > 0 && rows == table.distances().len() && table.is_sorted()).then_some(table)
+    }
+
+    fn distances(&self) -> &[[u8; 4]] {
+        self.distances.as_chunks().0
+    }
+
+    fn address(&self, index: usize) -> u64 {
+        let distance = self.distances().get(index).copied().unwrap_or_default();
+        address(self.start, index, distance)
+    }
+
+    fn is_sorted(&self) -> bool {
+        (1..self.distances().len()).all(|i| self.address(i - 1) <= self.address(i))
+    }
+
+    /// The rule for the code at `svma`.
+    fn rule_at(&self, svma: u64) -> Option<Rule> {
+        // Of several rows for one address the last one counts.
+        let (mut low, mut high) = (0, self.distances().len());
+        while low < high {
+            let middle = low.midpoint(high);
+            if self.address(middle) <= svma {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        let bytes = self.rows.as_chunks().0.get(low.checked_sub(1)?)?;
+        self.layout.rule(Row::read(*bytes))
+    }
+
+    /// Whether the frame is found from rbp at `svma`.
+    pub(crate) fn rbp_is_frame(&self, svma: u64) -> bool {
+        self.rule_at(svma).is_some_and(|rule| {
+            matches!(
+                rule.base,
+                Base::Register(X86_64::RBP) | Base::Behind(X86_64::RBP)
+            )
+        })
+    }
+
+    /// Goes from the frame at `svma` to its caller's, or to what it interrupted;
+    /// `None` where the table says nothing.
+    pub(super) fn step(&self, svma: u64, machine: &mut Machine<'_>) -> Option<Step> {
+        let rule = self.rule_at(svma)?;
+        if rule.what == What::Outermost {
+            return Some(Step::Outermost);
+        }
+        let before = machine.sp();
+        let stack = rule.stack(machine)?;
+        match rule.what {
+            What::Outermost => Some(Step::Outermost),
+            What::Call => {
+                let pc = machine.word(stack.wrapping_sub(8))?;
+                let rbp = rule.caller_rbp(machine, stack);
+                machine.forget();
+                machine.set(X86_64::RBP, rbp);
+                machine.set(X86_64::RSP, Some(stack));
+                machine.set(X86_64::RA, Some(pc));
+                Some(match pc {
+                    0 => Step::Outermost,
+                    _ if rule.interrupted => Step::Interrupted,
+                    // To the stack that was interrupted, which may lie anywhere.
+                    _ if rule.base != Base::Register(X86_64::RSP) && stack <= before => {
+                        Step::Switched
+                    }
+                    _ => Step::Called,
+                })
+            }
+            What::Registers => {
+                // Also rbp: it is one of those.
+                for (register, offset) in SAVED_REGISTERS {
+                    let value = machine.word(stack.wrapping_add(offset));
+                    machine.set(register, value);
+                }
+                pushed(machine, stack.wrapping_add(PUSHED), rule.interrupted)
+            }
+            // The entry code is about to save the others, and has not changed
+            // them yet.
+            What::Pushed => {
+                let rbp = rule.caller_rbp(machine, stack);
+                machine.set(X86_64::RBP, rbp);
+                pushed(machine, stack, rule.interrupted)
+            }
+        }
+    }
+}
+
+/// Follows what the processor pushed: rip, cs, flags, rsp, ss.
+fn pushed(machine: &mut Machine<'_>, at: u64, interrupted: bool) -> Option<Step> {
+    const USER: u64 = 3;
+    let pc = machine.word(at)?;
+    let code_segment = machine.word(at.wrapping_add(8))?;
+    if code_segment & USER != 0 {
+        return Some(Step::Outermost);
+    }
+    let stack = machine.word(at.wrapping_add(24))?;
+    machine.set(X86_64::RSP, Some(stack));
+    machine.set(X86_64::RA, Some(pc));
+    Some(if interrupted {
+        Step::Interrupted
+    } else {
+        Step::Switched
+    })
+}
+
+impl Rule {
+    /// Where the caller's stack ended, or where registers were saved.
+    fn stack(&self, machine: &mut Machine<'_>) -> Option<u64> {
+        let offset = i64::from(self.offset);
+        match self.base {
+            Base::Register(register) => Some(machine.get(register)?.wrapping_add_signed(offset)),
+            Base::Behind(register) => {
+                let at = machine.get(register)?.wrapping_add_signed(offset);
+                machine.word(at)
+            }
+            Base::Top => {
+                let top = machine.get(X86_64::RSP)?;
+                Some(machine.word(top)?.wrapping_add_signed(offset))
+            }
+        }
+    }
+
+    fn caller_rbp(&self, machine: &mut Machine<'_>, stack: u64) -> Option<u64> {
+        let rbp = machine.get(X86_64::RBP);
+        match self.rbp {
+            Saved::Kept => rbp,
+            Saved::FromStack(offset) => machine.word(stack.wrapping_add_signed(i64::from(offset))),
+            Saved::FromRbp(offset) => machine.word(rbp?.wrapping_add_signed(i64::from(offset))),
+        }
+    }
+}
+
+fn address(start: u64, index: usize, distance: [u8; 4]) -> u64 {
+    start
+        .wrapping_add((index as u64).wrapping_mul(4))
+        .wrapping_add_signed(i64::from(i32::from_le_bytes(distance)))
+}
+
+/// Sorts a table whose addresses stand from `start` on, as the kernel does with
+/// a module's when it loads it.
+pub(crate) fn sort(start: u64, distances: &mut [u8], rows: &mut [u8]) {
+    let (distances, _) = distances.as_chunks_mut::<4>();
+    let (rows, _) = rows.as_chunks_mut::<6>();
+    let mut table: Vec<(u64, bool, [u8; 6])> = distances
+        .iter()
+        .enumerate()
+        .zip(rows.iter())
+        .map(|((index, distance), row)| {
+            // The end of one function is the start of another: the row that
+            // says something has to be the last one.
+            let says = !Row::read(*row).is_undefined();
+            (address(start, index, *distance), says, *row)
+        })
+        .collect();
+    table.sort_by_key(|(address, says, _)| (*address, *says));
+    let places = distances.iter_mut().enumerate().zip(rows.iter_mut());
+    for ((address, _, sorted), ((index, distance), row)) in table.into_iter().zip(places) {
+        let here = start.wrapping_add((index as u64).wrapping_mul(4));
+        let bytes = address.wrapping_sub(here).to_le_bytes();
+        if let Some(low) = bytes.first_chunk() {
+            *distance = *low;
+        }
+        *row = sorted;
+    }
+}
+
+impl Image {
+    /// The kernel's unwind table, if it has one.
+    pub(crate) fn orc(&self) -> Option<&Arc<Orc>> {
+        self.code
+            .orc
+            .get_or_init(|| Orc::of(self).map(Arc::new))
+            .as_ref()
+    }
+}

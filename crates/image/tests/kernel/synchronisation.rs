@@ -1,0 +1,96 @@
+//! Accesses that synchronise by the names of the kernel's functions.
+
+use super::build::{KERNEL, MARK, compile, one};
+use redhanded_image::{Image, SourceSync};
+use redhanded_model::Svma;
+
+const SOURCE: &str = r#"
+typedef struct { int counter; } atomic_t;
+struct kref { atomic_t count; };
+struct object { struct kref kref; int plain; unsigned long flags; unsigned sequence; int *next; };
+
+static inline int arch_atomic_read(const atomic_t *v) { return *(const volatile int *)&v->counter; }
+static inline int atomic_read(const atomic_t *v) { return arch_atomic_read(v); }
+static inline int constant_test_bit(long n, const volatile unsigned long *a) { return (*a >> n) & 1; }
+static inline void __set_bit(long n, unsigned long *a) { *a |= 1ul << n; }
+static inline void kref_put(struct kref *k, void (*release)(struct kref *)) { release(k); }
+static inline void link_up(int **at, int *next) { *at = next; }
+static inline void osq_unlock(struct object *o, int *next) { link_up(&o->next, next); }
+static inline void raw_write_seqcount_begin(struct object *o) { o->sequence += 2; }
+static void release(struct kref *k) { ((struct object *)k)->plain = 17; }
+
+int reads(struct object *o) { return atomic_read(&o->kref.count); }
+int tests(struct object *o) { return constant_test_bit(3, &o->flags); }
+void sets(struct object *o) { __set_bit(4, &o->flags); }
+void puts_it(struct object *o) { kref_put(&o->kref, release); }
+void unlocks(struct object *o, int *next) { osq_unlock(o, next); }
+void counts(struct object *o) { raw_write_seqcount_begin(o); }
+int plain(struct object *o) { return o->plain; }
+"#;
+
+fn told(image: &Image, function: &str, access: &str) -> SourceSync {
+    image
+        .debug()
+        .synchronisation(Svma(one(image, function, access)))
+}
+
+fn marked(how: &str) -> SourceSync {
+    SourceSync::Marked(how.to_owned())
+}
+
+#[test]
+fn by_inlined_functions_of_a_kernel() {
+    let built = compile(&format!("{MARK}{SOURCE}"), "source.c", &KERNEL);
+    let image = built.linked(&[(".text", 0xffff_ffff_c010_0000)]);
+    assert_eq!(
+        told(&image, "reads", "[rdi]"),
+        marked("arch_atomic_read, atomic operation")
+    );
+    assert_eq!(
+        told(&image, "tests", "[rdi+"),
+        marked("constant_test_bit, atomic bit operation")
+    );
+    assert_eq!(
+        told(&image, "unlocks", "[rdi+"),
+        marked("osq_unlock, inside a spinlock"),
+        "the store is in a function inlined into it"
+    );
+    assert_eq!(
+        told(&image, "counts", "[rdi+"),
+        marked("raw_write_seqcount_begin, inside a sequence counter")
+    );
+    // Plain bit operations, what a last reference releases, and all else.
+    for (function, access) in [("sets", "[rdi+"), ("puts_it", "[rdi+"), ("plain", "[rdi+")] {
+        assert_eq!(
+            told(&image, function, access),
+            SourceSync::Plain,
+            "{function}"
+        );
+    }
+}
+
+#[test]
+fn a_program_that_has_such_names_is_judged_by_its_text() {
+    let built = compile(SOURCE, "source.c", &KERNEL);
+    let image = built.linked(&[(".text", 0xffff_ffff_c010_0000)]);
+    assert_eq!(told(&image, "unlocks", "[rdi+"), SourceSync::Plain);
+    assert_eq!(told(&image, "counts", "[rdi+"), SourceSync::Plain);
+}
+
+#[test]
+fn assembly_that_must_not_go_away_is_no_volatile_access() {
+    let source = format!(
+        "{MARK}
+#define BARRIER() asm volatile(\"\" ::: \"memory\")
+#define CHECK(x) ({{ if (x) BARRIER(); }})
+#define ONCE(x) (*(volatile int *)&(x))
+struct s {{ int a, b; }};
+void checks(struct s *p) {{ CHECK(p->b); }}
+int once(struct s *p) {{ return ONCE(p->b); }}
+"
+    );
+    let built = compile(&source, "source.c", &KERNEL);
+    let image = built.linked(&[(".text", 0xffff_ffff_c010_0000)]);
+    assert_eq!(told(&image, "checks", "[rdi+4]"), SourceSync::Plain);
+    assert_eq!(told(&image, "once", "[rdi+4]"), marked("macro ONCE"));
+}
