@@ -1,10 +1,12 @@
 //! `redhanded demo`: the tool at work on a program of its own, so that a
 //! newcomer sees a race caught before choosing a program to try it on.
 
+mod kernel;
 pub mod program;
 
 use crate::exit::Failure;
-use crate::observe::{Observation, Subject, observe};
+use crate::arguments::{Demo, DemoOf};
+use crate::observe::{Observation, OnRace, Subject, observe};
 use crate::run::{clock, display};
 use crate::{arguments, screen, select};
 use program::{NEIGHBOURS, SEEDED};
@@ -13,15 +15,40 @@ use redhanded_model::{Class, Delays, Race, RunReport, Strategy};
 use redhanded_target::process::{Program, Settings, Signals};
 use std::collections::HashSet;
 use std::io::Write;
+use redhanded_report::json;
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
 /// The demo looks no longer than this.
 const LONGEST: Duration = Duration::from_secs(12);
 
+/// A variable of a demo, with what is done to it.
+pub struct Variable {
+    pub variable: &'static str,
+    pub story: &'static str,
+}
+
+/// Shows what was asked for.
+pub fn demo(arguments: &Demo) -> Result<ExitCode, Failure> {
+    match arguments.what {
+        DemoOf::Program => program(arguments.json.as_deref()),
+        DemoOf::Kernel => kernel::demo(arguments.json.as_deref()),
+    }
+}
+
+/// Says when all of these have been caught.
+fn found_all(seeded: &[Variable]) -> OnRace {
+    let mut missing: HashSet<&'static str> = seeded.iter().map(|seed| seed.variable).collect();
+    Box::new(move |race| {
+        missing.retain(|variable| !is_on(race, variable));
+        missing.is_empty()
+    })
+}
+
 /// Shows every seeded race being caught; fails if one is not, or if a neighbour
 /// is.
-pub fn demo() -> Result<ExitCode, Failure> {
+fn program(report_to: Option<&Path>) -> Result<ExitCode, Failure> {
     let signals = Signals::hold();
     let own = std::env::current_exe()?;
     let program = Program::find(&[own.into_os_string(), "demo-program".into()])?;
@@ -38,7 +65,6 @@ pub fn demo() -> Result<ExitCode, Failure> {
         ..arguments::Select::default()
     };
     let images = select::images(&selection, &display)?;
-    let mut missing: HashSet<&'static str> = SEEDED.iter().map(|seed| seed.variable).collect();
     let observation = Observation {
         subject: Subject::Program(program),
         images,
@@ -64,16 +90,30 @@ pub fn demo() -> Result<ExitCode, Failure> {
         max_races: None,
         stop_on_race: false,
         core: None,
-        on_race: Some(Box::new(move |race| {
-            missing.retain(|variable| !is_on(race, variable));
-            missing.is_empty()
-        })),
+        on_race: Some(found_all(SEEDED)),
     };
     let (report, _) = observe(observation, &display)?;
     let mut text = Vec::new();
     display.terminal.full(&mut text, &report)?;
-    let caught = conclude(&mut text, &report)?;
+    let caught = conclude(&mut text, &report, SEEDED, NEIGHBOURS)?;
+    write!(
+        text,
+        "
+Nothing was recompiled and no lock was explained: threads were held for a moment at
+randomly chosen instructions, and whoever touched the same bytes meanwhile was caught.
+
+What to do next
+  redhanded run -- ./your-program            until it ends
+  redhanded run --for 1m -- ./your-test      a short test, again and again
+  redhanded sites ./your-program             what can be sampled in it
+  redhanded demo kernel                      the same in a kernel
+  redhanded run --help                       everything else
+"
+    )?;
     let _ = std::io::stderr().write_all(&text);
+    if let Some(path) = report_to {
+        json::write_file(&report, path)?;
+    }
     Ok(if caught {
         ExitCode::SUCCESS
     } else {
@@ -90,11 +130,16 @@ fn is_on(race: &Race, variable: &str) -> bool {
             .is_some_and(|name| name == variable || name.ends_with(&format!("::{variable}")))
 }
 
-/// What was seen and what to do next; whether all went as it should.
-fn conclude(out: &mut dyn Write, report: &RunReport) -> std::io::Result<bool> {
+/// What was seen; whether all went as it should.
+fn conclude(
+    out: &mut dyn Write,
+    report: &RunReport,
+    seeded: &[Variable],
+    neighbours: &[Variable],
+) -> std::io::Result<bool> {
     let mut good = true;
     writeln!(out, "\nWhat you saw")?;
-    for seed in SEEDED {
+    for seed in seeded {
         let found = report.races.iter().find(|race| is_on(race, seed.variable));
         let result = match found {
             Some(race) => format!("caught {} times", race.instances),
@@ -105,7 +150,7 @@ fn conclude(out: &mut dyn Write, report: &RunReport) -> std::io::Result<bool> {
         };
         writeln!(out, "  {:<18} {}: {result}", seed.variable, seed.story)?;
     }
-    for neighbour in NEIGHBOURS {
+    for neighbour in neighbours {
         let reported = report
             .races
             .iter()
@@ -122,18 +167,5 @@ fn conclude(out: &mut dyn Write, report: &RunReport) -> std::io::Result<bool> {
             neighbour.variable, neighbour.story
         )?;
     }
-    write!(
-        out,
-        "
-Nothing was recompiled and no lock was explained: threads were held for a moment at
-randomly chosen instructions, and whoever touched the same bytes meanwhile was caught.
-
-What to do next
-  redhanded run -- ./your-program            until it ends
-  redhanded run --for 1m -- ./your-test      a short test, again and again
-  redhanded sites ./your-program             what can be sampled in it
-  redhanded run --help                       everything else
-"
-    )?;
     Ok(good)
 }

@@ -15,7 +15,7 @@ use redhanded_target::vm::gdb::Address;
 use redhanded_target::vm::launch::{
     Added, Archive, Provision, VmOptions, Wanted, cache_folder, host_kernel, provide,
 };
-use redhanded_target::{Ending, TargetError};
+use redhanded_target::TargetError;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -126,6 +126,7 @@ fn launched(arguments: &Kernel) -> Result<KernelSubject, Failure> {
         accel: arguments.accel.into(),
         qemu_args: arguments.qemu_arg.clone(),
         stopped: false,
+        waits: true,
         ..VmOptions::new(&provision, arguments.workload.clone())
     };
     let mut modules = arguments.modules.clone();
@@ -203,13 +204,5 @@ pub fn options(delay: Duration) -> Options {
         until: None,
         max_windows: None,
         start: Start::Gently,
-    }
-}
-
-/// How the workload ended is how the whole did.
-pub const fn ending(status: Option<i32>) -> Ending {
-    match status {
-        Some(status) => Ending::Exited(status),
-        None => Ending::LeftRunning,
     }
 }

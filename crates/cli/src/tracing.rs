@@ -173,9 +173,7 @@ impl Tracing<'_> {
             .parse()
             .map_err(|error| Failure::Usage(format!("{error}")))?;
         let driven = |error| TargetError::Unsupported(format!("{error}"));
-        address
-            .connect_over(&kernel.socket, PATIENCE)
-            .map_err(driven)?;
+        address.connect_over(&kernel.socket).map_err(driven)?;
         let gdb = Gdb::over(kernel.socket.try_clone()?, PATIENCE).map_err(driven)?;
         let images = Arc::clone(&observation.images);
         let signals = Arc::clone(&observation.signals);
@@ -183,7 +181,7 @@ impl Tracing<'_> {
         // Before anybody waits for it.
         for module in vm.modules() {
             if let Some(image) = &module.image {
-                observation.images.sites(image);
+                let _ = observation.images.sites(image);
             }
         }
         vm.begin();

@@ -146,7 +146,8 @@ impl Vm {
         if self.gdb.is_running() {
             let _ = self.gdb.interrupt(PATIENCE);
         }
-        self.gdb.detach();
+        // One that is gone needs nothing any more.
+        let _ = self.gdb.detach();
     }
 
     /// Why it can be driven no more, if that is so.
@@ -223,7 +224,7 @@ impl Vm {
             watch,
         } = reply
         else {
-            self.broken = Some(GdbError::Gone);
+            self.broken = Some(GdbError::GoneAway);
             return;
         };
         let Some(number) = vcpu.filter(|number| self.vcpus.contains_key(number)) else {
@@ -362,7 +363,7 @@ impl Vm {
     /// How a session that can go on no more ended.
     fn ending(&mut self) -> Ending {
         if let Some(error) = &self.broken
-            && !matches!(error, GdbError::Gone)
+            && !matches!(error, GdbError::GoneAway)
         {
             self.unseen
                 .insert("the rest of the run".to_owned(), error.to_string());

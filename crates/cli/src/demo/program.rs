@@ -3,17 +3,12 @@
 //! thing right. The first three are the lock of the DataCollider talk.
 #![expect(unsafe_code, reason = "data races are written with raw pointers")]
 
+use super::Variable;
 use std::cell::{Cell, UnsafeCell};
 use std::hint::black_box;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, RwLock};
 use std::time::{Duration, Instant};
-
-/// A variable of the program and what it stands for.
-pub struct Variable {
-    pub variable: &'static str,
-    pub story: &'static str,
-}
 
 /// The races.
 pub const SEEDED: &[Variable] = &[

@@ -22,6 +22,7 @@ mod greeting;
 pub mod packet;
 mod point;
 mod rescue;
+mod shared;
 mod stop;
 
 pub use address::{Address, BadAddress};

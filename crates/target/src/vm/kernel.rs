@@ -54,10 +54,10 @@ impl Vm {
         })?;
         let guest = Guest::find(&mut gdb, &plain)?;
         let text = read_text(&mut gdb, &guest)?;
-        let image = Image::with_live_text(&files.kernel, text).map_err(|error| {
+        let image = Image::open(&files.kernel).map_err(|error| {
             TargetError::Unsupported(format!("cannot use the kernel's file: {error}"))
         })?;
-        let image = images.adopt(image);
+        let image = images.adopt(image.with_live_text(&text));
         let vcpus: BTreeMap<u32, Vcpu> = gdb
             .vcpus()
             .iter()

@@ -60,6 +60,8 @@ pub struct VmOptions {
     pub workload: Vec<OsString>,
     /// Whether the machine waits for a debugger before its first instruction.
     pub stopped: bool,
+    /// Whether the workload waits for [`Vm::start`].
+    pub waits: bool,
 }
 
 impl VmOptions {
@@ -79,6 +81,7 @@ impl VmOptions {
             added: Vec::new(),
             workload,
             stopped: true,
+            waits: false,
         }
     }
 }

@@ -124,9 +124,8 @@ impl Vm {
         let debug = self.files.find_debug(&path, &module.name);
         let linked = link(&file, &sections, debug.as_deref(), &|_| None)
             .map_err(|error| error.to_string())?;
-        let name = format!("{}-{:x}.ko", module.name, linked.base);
-        let place = self.files.cache.join("linked");
-        let target = place.join(&name);
+        let place = self.files.cache.join("linked").join(format!("{:x}", linked.base));
+        let target = place.join(format!("{}.ko", module.name));
         fs::create_dir_all(&place)
             .and_then(|()| fs::write(&target, &linked.bytes))
             .map_err(|error| format!("cannot write {}: {error}", target.display()))?;
@@ -144,8 +143,7 @@ impl Vm {
             .map(|segment| segment.svma.0.saturating_add(segment.mem_size))
             .max()
             .unwrap_or(0);
-        let image = Image::with_live_text(&target, live).map_err(|error| error.to_string())?;
-        let image: Arc<Image> = self.images.adopt(image);
+        let image: Arc<Image> = self.images.adopt(plain.with_live_text(&live));
         let range = linked.base..linked.base.saturating_add(end);
         self.add_module(image, module.name.clone(), linked.base, range);
         Ok(())

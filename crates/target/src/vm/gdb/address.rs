@@ -79,7 +79,7 @@ impl Address {
     }
 
     /// The addresses of a host; none of a unix socket.
-    fn resolved(&self) -> io::Result<Vec<SocketAddr>> {
+    pub(super) fn resolved(&self) -> io::Result<Vec<SocketAddr>> {
         match self {
             Self::Unix(_) => Ok(Vec::new()),
             Self::Tcp { host, port } => {
@@ -94,14 +94,18 @@ impl Address {
 
     /// Connects.
     pub(super) fn connect(&self, patience: Duration) -> Result<OwnedFd, GdbError> {
-        self.stream(patience).map_err(|source| GdbError::Refused {
+        self.stream(patience).map_err(|source| self.refused(source))
+    }
+
+    pub(super) fn refused(&self, source: io::Error) -> GdbError {
+        GdbError::Refused {
             address: self.to_string(),
             option: match self {
                 Self::Unix(_) => format!("{self},server=on,wait=off"),
                 Self::Tcp { .. } => format!("tcp:{self}"),
             },
             source,
-        })
+        }
     }
 
     fn stream(&self, patience: Duration) -> io::Result<OwnedFd> {

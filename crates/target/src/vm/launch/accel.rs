@@ -3,6 +3,7 @@
 use super::{VmOptions, last_line, on_file, unsupported};
 use crate::TargetError;
 use crate::sys::tie_to_this_thread;
+use std::fmt;
 use std::fs::OpenOptions;
 use std::io::{self, Read};
 use std::path::Path;
@@ -48,6 +49,16 @@ pub enum Accelerator {
     Kvm,
     /// By TCG; with the reason why KVM is not used, if it was considered.
     Tcg(Option<String>),
+}
+
+impl fmt::Display for Accelerator {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Kvm => f.write_str("KVM"),
+            Self::Tcg(None) => f.write_str("TCG"),
+            Self::Tcg(Some(why)) => write!(f, "TCG, because KVM cannot be used: {why}"),
+        }
+    }
 }
 
 impl Accelerator {

@@ -85,6 +85,8 @@ impl Ear {
 pub struct Channels {
     ear: Arc<Ear>,
     threads: Vec<JoinHandle<()>>,
+    /// The way back to who tells how far the machine is.
+    back: Option<UnixStream>,
 }
 
 /// Our ends and the machine's.
@@ -125,6 +127,7 @@ impl Ports {
             news: Condvar::new(),
         });
         let [log, stdout, stderr, told] = self.ours;
+        let back = told.try_clone().ok();
         let listen = |port: UnixStream, what: fn(&mut Heard, &[u8])| {
             let ear = Arc::clone(&ear);
             thread::spawn(move || {
@@ -150,7 +153,7 @@ impl Ports {
             listen(log, Heard::log_line),
             listen(told, Heard::told_line),
         ];
-        Channels { ear, threads }
+        Channels { ear, threads, back }
     }
 }
 
@@ -188,6 +191,14 @@ impl Heard {
 }
 
 impl Channels {
+    /// Tells the workload to start.
+    pub fn start(&mut self) {
+        // A machine that is gone is noticed otherwise.
+        if let Some(mut back) = self.back.take() {
+            drop(back.write_all(b"go\n"));
+        }
+    }
+
     /// How far the machine is.
     pub fn state(&self) -> VmState {
         self.ear.lock().state()

@@ -45,7 +45,7 @@ pub fn write_initramfs(options: &VmOptions, path: &Path) -> Result<(), TargetErr
         tree.add(&added.from, &added.to)?;
     }
     let modules = options.added.iter().filter(|added| added.load);
-    let init = init(modules, &workload);
+    let init = init(modules, &workload, options.waits);
     tree.cpio
         .file(INIT.as_bytes(), 0o755, &init)
         .map_err(on_file("write", path))?;
@@ -206,7 +206,11 @@ fn applets(busybox: &Path) -> io::Result<Vec<Vec<u8>>> {
 /// Kernel messages have the first serial port to themselves, the workload's output
 /// and errors the second and third, and the fourth carries one line for each
 /// [`super::VmState`].
-fn init<'a>(modules: impl Iterator<Item = &'a Added>, workload: &[OsString]) -> Vec<u8> {
+fn init<'a>(
+    modules: impl Iterator<Item = &'a Added>,
+    workload: &[OsString],
+    waits: bool,
+) -> Vec<u8> {
     let mut script = format!(
         "#!{BUSYBOX} sh
 b={BUSYBOX}
@@ -237,8 +241,12 @@ end() {{ tell \"$@\"; $b sync; $b poweroff -f; $b reboot -f; while :; do $b slee
         script.extend_from_slice(&path);
         script.push(b'\n');
     }
+    script.extend_from_slice(b"tell ready\n");
+    if waits {
+        script.extend_from_slice(b"read -r go </dev/ttyS3\n");
+    }
     // In a shell of its own: `exit` is a workload, too.
-    script.extend_from_slice(b"tell ready\n( ");
+    script.extend_from_slice(b"( ");
     for word in workload {
         script.extend_from_slice(&quote(word));
         script.push(b' ');

@@ -150,10 +150,11 @@ fn make(headers: &Path, tree: &Path, work: &Path, source: &Path) -> Result<(), T
         .arg("-C")
         .arg(tree)
         .arg(format!("M={}", work.display()))
+        // What a source includes by its place is looked for from where it is.
         .arg(format!(
-            "KCFLAGS=-g -fdebug-prefix-map={}={}",
+            "KCFLAGS=-g -I{source} -fdebug-prefix-map={}={source}",
             work.display(),
-            source.display(),
+            source = source.display(),
         ))
         .arg("modules")
         .env("LC_ALL", "C")

@@ -161,6 +161,11 @@ impl Vm {
         self.folder.path().join("gdb")
     }
 
+    /// Lets the workload start that waits for this.
+    pub fn start(&mut self) {
+        self.channels.start();
+    }
+
     /// How it is run, and why so.
     #[must_use]
     pub const fn accelerator(&self) -> &Accelerator {

@@ -1,0 +1,181 @@
+//! `redhanded demo kernel`: a stock kernel in a virtual machine, with a module that
+//! races in four ways.
+
+use super::{Variable, conclude, found_all};
+use crate::arguments::Select;
+use crate::exit::Failure;
+use crate::kernel::{KernelSubject, options, subject};
+use crate::observe::{Display, Observation, Subject, observe};
+use crate::run::{clock, display};
+use crate::{screen, select};
+use redhanded_report::json;
+use redhanded_target::process::{Settings, Signals};
+use redhanded_target::vm::KernelFiles;
+use redhanded_target::vm::launch::{
+    Added, Archive, VmOptions, Wanted, build_module, cache_folder, provide,
+};
+use std::fs;
+use std::io::Write;
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The demo looks no longer than this.
+const LONGEST: Duration = Duration::from_secs(60);
+/// The longest a CPU is held.
+const DELAY: Duration = Duration::from_millis(10);
+
+/// The module, with the paths that its sources have to each other.
+const SOURCES: &[(&str, &str)] = &[
+    (
+        "demo/redhanded_demo.c",
+        include_str!("../../../../corpus/kernel/demo/redhanded_demo.c"),
+    ),
+    (
+        "lib/crew.h",
+        include_str!("../../../../corpus/kernel/lib/crew.h"),
+    ),
+];
+
+const SEEDED: &[Variable] = &[
+    Variable {
+        variable: "engine",
+        story: "bit-fields of one word, changed by a thread and by a timer",
+    },
+    Variable {
+        variable: "statistics",
+        story: "a statistics counter nobody guards",
+    },
+    Variable {
+        variable: "route",
+        story: "looked up under its lock, changed without it",
+    },
+    Variable {
+        variable: "newest_packet",
+        story: "a pointer published by a plain store",
+    },
+];
+
+const NEIGHBOURS: &[Variable] = &[
+    Variable {
+        variable: "guarded_bytes",
+        story: "counted under a spinlock",
+    },
+    Variable {
+        variable: "packets_in_flight",
+        story: "an atomic_t",
+    },
+    Variable {
+        variable: "next_sequence",
+        story: "one for each CPU",
+    },
+];
+
+/// Shows every seeded race being caught; fails if one is not, or if a neighbour
+/// is.
+pub fn demo(report_to: Option<&Path>) -> Result<ExitCode, Failure> {
+    let signals = Signals::hold();
+    screen::say(&format!(
+        "Redhanded boots Debian's kernel as it is in a virtual machine and loads a module with {} \
+         data races beside {} neighbours that do it right.\n",
+        SEEDED.len(),
+        NEIGHBOURS.len()
+    ));
+    let display = display(false);
+    let observation = Observation {
+        subject: Subject::Kernel(Box::new(prepare()?)),
+        images: select::images(
+            &Select {
+                module: vec!["redhanded_demo.ko".to_owned()],
+                ..Select::default()
+            },
+            &display,
+        )?,
+        signals,
+        options: options(DELAY),
+        settings: Settings::default(),
+        seed: clock(),
+        until: Some(LONGEST),
+        repeat: None,
+        kill: true,
+        max_windows: None,
+        max_races: None,
+        stop_on_race: false,
+        core: None,
+        on_race: Some(found_all(SEEDED)),
+    };
+    show(observation, &display, report_to)
+}
+
+fn show(
+    observation: Observation,
+    display: &Arc<Display>,
+    report_to: Option<&Path>,
+) -> Result<ExitCode, Failure> {
+    let (report, _) = observe(observation, display)?;
+    let mut text = Vec::new();
+    display.terminal.full(&mut text, &report)?;
+    let caught = conclude(&mut text, &report, SEEDED, NEIGHBOURS)?;
+    write!(
+        text,
+        "
+The kernel was not rebuilt and nothing was installed in it: a CPU was held for a moment at
+randomly chosen instructions, and whichever other CPU touched the same bytes was caught.
+
+What to do next
+  redhanded kernel --kernel VMLINUZ --vmlinux VMLINUX --add your.ko -- ./your-test
+  redhanded kernel --gdb unix:SOCKET --vmlinux VMLINUX      a machine that runs already
+  redhanded kernel --help                                   everything else
+"
+    )?;
+    let _ = std::io::stderr().write_all(&text);
+    if let Some(path) = report_to {
+        json::write_file(&report, path)?;
+    }
+    Ok(if caught {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
+}
+
+/// Fetches what is missing and builds the module.
+fn prepare() -> Result<KernelSubject, Failure> {
+    let cache = cache_folder()?;
+    let wanted = Wanted {
+        archive: Archive::Release,
+        debug: true,
+        headers: true,
+    };
+    let mut say = |what: &str| screen::say(&format!("redhanded: {what}"));
+    let provision = provide(&cache, &wanted, &mut say)?;
+    let place = cache.join("demo");
+    for (name, text) in SOURCES {
+        let path = place.join("source").join(name);
+        let written = path
+            .parent()
+            .map_or(Ok(()), fs::create_dir_all)
+            .and_then(|()| fs::write(&path, text));
+        written?;
+    }
+    say(&format!("building a module for Linux {}", provision.release));
+    let module = build_module(
+        &provision,
+        &place.join("source/demo"),
+        &place.join(&provision.release),
+    )?;
+    let files = KernelFiles {
+        kernel: provision.vmlinux.clone().unwrap_or_default(),
+        modules: vec![module.clone()],
+        cache,
+    };
+    let workload = ["sleep", "1000"].map(Into::into).to_vec();
+    let options = VmOptions {
+        added: vec![Added::module(&module)],
+        stopped: false,
+        waits: true,
+        ..VmOptions::new(&provision, workload)
+    };
+    subject(options, files)
+}
