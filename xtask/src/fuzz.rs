@@ -1,5 +1,6 @@
 //! A small fuzzer for the parsers of foreign bytes: ELF, symbol tables, unwind
-//! tables, DWARF, instructions, and what a gdbstub sends.
+//! tables, DWARF, instructions, kernels with their own symbols and types, and what a
+//! gdbstub sends.
 //!
 //! It mutates real files, aiming at the parts that parsers trust most, and asks
 //! each mutant everything the detector would ask. Case numbers name inputs: the
@@ -7,6 +8,7 @@
 //! crash leaves its input behind in `target/fuzz`. Meant for a build with
 //! overflow checks, which the `dev` profile has.
 
+mod kernel;
 mod mutation;
 mod protocol;
 mod questions;

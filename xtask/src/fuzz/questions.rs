@@ -12,6 +12,7 @@ const PLACES: usize = 12;
 
 /// Opens the file and asks.
 pub fn ask(path: &Path) {
+    super::kernel::ask(path);
     let Ok(image) = Image::open(path) else {
         return;
     };

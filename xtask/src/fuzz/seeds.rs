@@ -40,8 +40,8 @@ const PROGRAM: &str = r#"
     }
 "#;
 
-/// The seeds: programs built in the variants that differ in what is parsed, one
-/// of the system's, and a handful of bytes.
+/// The seeds: programs built in the variants that differ in what is parsed, a
+/// kernel, one of the system's, and a handful of bytes.
 pub fn gather(folder: &Path) -> Result<Vec<Seed>> {
     let source = folder.join("seed.c");
     fs::write(&source, PROGRAM).with_context(|| format!("cannot write {}", source.display()))?;
@@ -71,6 +71,7 @@ pub fn gather(folder: &Path) -> Result<Vec<Seed>> {
         seeds.push(Seed::new(name, fs::read(&output)?));
         fs::remove_file(&output)?;
     }
+    seeds.extend(super::kernel::seeds(folder)?);
     if let Ok(bytes) = fs::read("/bin/true")
         && bytes.len() <= MAX_SIZE
     {
@@ -80,7 +81,7 @@ pub fn gather(folder: &Path) -> Result<Vec<Seed>> {
 }
 
 impl Seed {
-    fn new(name: &str, bytes: Vec<u8>) -> Self {
+    pub fn new(name: &str, bytes: Vec<u8>) -> Self {
         let mut parts = vec![("header".to_owned(), 0..64.min(bytes.len()))];
         parts.extend(parts_of(&bytes).unwrap_or_default());
         parts.retain(|(_, range)| !range.is_empty() && range.end <= bytes.len());
