@@ -89,7 +89,10 @@ pub fn seeds(folder: &Path) -> Result<Vec<Seed>> {
         .arg(&output)
         .output()
         .context("gzip cannot be started: install it")?;
-    ensure!(packed.status.success(), "gzip does not pack the seed kernel");
+    ensure!(
+        packed.status.success(),
+        "gzip does not pack the seed kernel"
+    );
     let vmlinuz = bz_image(&packed.stdout);
     ensure!(
         *unpack(&vmlinuz)? == *kernel,

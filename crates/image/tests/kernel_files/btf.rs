@@ -300,27 +300,42 @@ fn shapes() -> impl Strategy<Value = Shape> {
     })
 }
 
-/// Writes the type and tells where its integers are: path, offset, size and
-/// whether a union is passed on the way.
-fn write(
-    types: &mut Encoder,
-    shape: &Shape,
-    number: &mut u32,
-) -> (u32, u32, Vec<(String, u32, u32, bool)>) {
+/// An integer in a structure.
+struct Leaf {
+    path: String,
+    start: u32,
+    size: u32,
+    /// Whether a union is passed on the way.
+    in_union: bool,
+}
+
+impl Leaf {
+    fn inside(mut self, step: &str, start: u32, union: bool) -> Self {
+        self.path.insert_str(0, step);
+        self.start += start;
+        self.in_union |= union;
+        self
+    }
+}
+
+/// Writes the type; its number, its size, and where its integers are.
+fn write(types: &mut Encoder, shape: &Shape, number: &mut u32) -> (u32, u32, Vec<Leaf>) {
     match shape {
-        Shape::Int(size) => (
-            types.int("int", *size),
-            *size,
-            vec![(String::new(), 0, *size, false)],
-        ),
+        Shape::Int(size) => {
+            let leaf = Leaf {
+                path: String::new(),
+                start: 0,
+                size: *size,
+                in_union: false,
+            };
+            (types.int("int", *size), *size, vec![leaf])
+        }
         Shape::Array(of, count) => {
             let (id, size, leaves) = write(types, of, number);
             let at = count - 1;
             let last = leaves
                 .into_iter()
-                .map(|(path, start, len, union)| {
-                    (format!("[{at}]{path}"), start + at * size, len, union)
-                })
+                .map(|leaf| leaf.inside(&format!("[{at}]"), at * size, false))
                 .collect();
             (types.array(id, *count), size * count, last)
         }
@@ -332,24 +347,17 @@ fn write(
                 size = size.max(start + len);
                 let unnamed = matches!(member, Shape::Struct { named: false, .. });
                 *number += 1;
-                let name = if unnamed {
-                    String::new()
-                } else {
-                    format!("m{number}")
-                };
-                let step = if unnamed {
-                    String::new()
-                } else {
-                    format!(".{name}")
+                let (name, step) = match unnamed {
+                    true => (String::new(), String::new()),
+                    false => (format!("m{number}"), format!(".m{number}")),
                 };
                 list.push((name, id, start));
-                leaves.extend(inner.into_iter().map(|(path, at, len, through)| {
-                    (format!("{step}{path}"), start + at, len, through || *union)
-                }));
+                let inner = inner.into_iter();
+                leaves.extend(inner.map(|leaf| leaf.inside(&step, start, *union)));
             }
             let list: Vec<_> = list
                 .iter()
-                .map(|(n, id, start)| (n.as_str(), *id, start * 8, 0))
+                .map(|(name, id, start)| (name.as_str(), *id, start * 8, 0))
                 .collect();
             (types.aggregate("", *union, size, &list), size, leaves)
         }
@@ -364,12 +372,12 @@ proptest! {
         types.aggregate("top", false, size, &[("top", id, 0, 0)]);
         let btf = parsed(&types);
         prop_assert_eq!(btf.size_of("top"), Some(u64::from(size)));
-        for (path, start, len, union) in leaves {
-            let place = whole(u64::from(start), u64::from(len));
+        for Leaf { path, start, size, in_union } in leaves {
+            let place = whole(u64::from(start), u64::from(size));
             prop_assert_eq!(btf.field("top", &format!("top{path}")), Some(place), "{}", path);
-            let part = btf.path_at("top", u64::from(start), u64::from(len)).unwrap();
-            prop_assert_eq!(part.in_union, union, "{}", part.path);
-            if !union {
+            let part = btf.path_at("top", u64::from(start), u64::from(size)).unwrap();
+            prop_assert_eq!(part.in_union, in_union, "{}", part.path);
+            if !in_union {
                 prop_assert_eq!(part.path, format!(".top{path}"));
             }
         }
