@@ -1,12 +1,10 @@
 //! What is in a kernel's files: on tables and images made here, and on real
 //! kernels where `REDHANDED_KERNELS` names a folder that has some.
 
-mod kernel {
-    mod bare_elf;
-    mod btf;
-    mod btf_encoder;
-    mod kallsyms;
-    mod kallsyms_encoder;
-    mod real;
-    mod vmlinuz;
-}
+mod bare_elf;
+mod btf;
+mod btf_encoder;
+mod kallsyms;
+mod kallsyms_encoder;
+mod real;
+mod vmlinuz;
