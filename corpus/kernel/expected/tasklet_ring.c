@@ -26,10 +26,13 @@ KEEP static void drain_ring(void)
 
 static DECLARE_TASKLET(receive_tasklet, receive_frame);
 
-// A tasklet runs on the CPU that schedules it.
+// A tasklet runs on the CPU that schedules it, here as soon as softirqs are
+// allowed again.
 static void interrupting(void)
 {
+    local_bh_disable();
     tasklet_schedule(&receive_tasklet);
+    local_bh_enable();
 }
 
 static void __exit tasklet_ring_exit(void)

@@ -4,10 +4,9 @@
 // 64-bit size with nothing to order it after other writes and before stat(2):
 // an order violation.
 //@ setup: mkdir -p /mnt/toy && mount -t toyfs none /mnt/toy
-//@ workload: while :; do ln /mnt/toy/shared /mnt/toy/other; rm /mnt/toy/other; done
-//@ workload: while :; do : < /mnt/toy/shared; done
-//@ workload: while :; do echo line >> /mnt/toy/log; done
-//@ workload: while :; do [ -s /mnt/toy/log ]; echo row >> /mnt/toy/log; done
+//@ workload: while :; do ln /mnt/toy/shared /mnt/toy/other; rm /mnt/toy/other; usleep 20000; done
+//@ workload: while :; do : < /mnt/toy/shared; echo line; echo line; done >> /mnt/toy/log
+//@ workload: while :; do : < /mnt/toy/shared; [ -s /mnt/toy/log ]; echo row; [ -s /mnt/toy/log ]; done >> /mnt/toy/log
 //@ cleanup: umount /mnt/toy
 //@ expect: what=toyfs_inodes[1].vfs.i_nlink functions=hold_link,add_link
 //@ expect: what=toyfs_inodes[2].vfs.i_size functions=append_bytes,append_bytes

@@ -44,14 +44,21 @@ static void order_job(unsigned int seat)
 {
     struct job *job = &jobs[seat];
     struct task_struct *task;
+#ifdef TWIN
+    unsigned int look;
+#endif
 
     prepare_job(job);
     task = kthread_run_on_cpu(worker, job, crew_cpu(1 - seat), "job/%u");
     if (IS_ERR(task))
         return;
-    usleep_range(500, 1000);
+    // Long enough that the other thread gets a CPU before it is stopped.
+    usleep_range(2000, 3000);
 #ifdef TWIN
-    (void)collect_job(job);
+    for (look = 1; look < 5000; look++) {
+        (void)collect_job(job);
+        crew_breathe(look);
+    }
 #endif
     kthread_stop(task);
     (void)collect_job(job);
