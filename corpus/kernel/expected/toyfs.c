@@ -5,8 +5,8 @@
 // an order violation.
 //@ setup: mkdir -p /mnt/toy && mount -t toyfs none /mnt/toy
 //@ workload: while :; do ln /mnt/toy/shared /mnt/toy/other; rm /mnt/toy/other; usleep 20000; done
-//@ workload: while :; do : < /mnt/toy/shared; echo line; echo line; done >> /mnt/toy/log
-//@ workload: while :; do : < /mnt/toy/shared; [ -s /mnt/toy/log ]; echo row; [ -s /mnt/toy/log ]; done >> /mnt/toy/log
+//@ workload: while :; do : < /mnt/toy/shared; for i in 1 2 3 4 5 6; do echo line; done; done >> /mnt/toy/log
+//@ workload: while :; do : < /mnt/toy/shared; [ -s /mnt/toy/log ]; echo row; done >> /mnt/toy/log
 //@ cleanup: umount /mnt/toy
 //@ expect: what=toyfs_inodes[1].vfs.i_nlink functions=hold_link,add_link
 //@ expect: what=toyfs_inodes[2].vfs.i_size functions=append_bytes,append_bytes
