@@ -23,13 +23,26 @@ fn provision() -> Option<Provision> {
         eprintln!("skipped: REDHANDED_KERNELS names no folder with a kernel");
         return None;
     };
-    let wanted = Wanted {
-        archive: Archive::Release,
+    let found = find(Path::new(&folder), &wanted(Archive::Release));
+    Some(found.expect("the folder that REDHANDED_KERNELS names has no kernel, QEMU or headers"))
+}
+
+const fn wanted(archive: Archive) -> Wanted {
+    Wanted {
+        archive,
         debug: false,
         headers: true,
-    };
-    let found = find(Path::new(&folder), &wanted);
-    Some(found.expect("the folder that REDHANDED_KERNELS names has no kernel, QEMU or headers"))
+    }
+}
+
+/// The second kernel, where the folder has one.
+fn backport() -> Option<Provision> {
+    let folder = std::env::var_os("REDHANDED_KERNELS")?;
+    let found = find(Path::new(&folder), &wanted(Archive::Backports));
+    if found.is_none() {
+        eprintln!("skipped: the folder has no kernel of the backports");
+    }
+    found
 }
 
 fn options(provision: &Provision, workload: &[&str]) -> VmOptions {
@@ -75,10 +88,10 @@ fn run(options: &VmOptions) -> Ran {
         stdout: Box::new(out.clone()),
         stderr: Box::new(err.clone()),
     };
-    let vm = Vm::launch(options, output).unwrap();
+    let mut vm = Vm::launch(options, output).unwrap();
     let state = vm.wait(LIMIT);
-    let (log, troubles) = (vm.log(), vm.troubles());
     assert_eq!(vm.finish(), state);
+    let (log, troubles) = (vm.log(), vm.troubles());
     Ran {
         state,
         out: out.text(),
@@ -190,7 +203,12 @@ fn a_program_of_the_host_runs_with_its_libraries_and_files() {
 
 #[test]
 fn a_module_is_built_and_loaded_before_the_workload() {
-    let Some(provision) = provision() else { return };
+    for provision in provision().into_iter().chain(backport()) {
+        module_of(&provision);
+    }
+}
+
+fn module_of(provision: &Provision) {
     let folder = tempfile::tempdir().unwrap();
     let source = folder.path().join("source");
     fs::create_dir(&source).unwrap();
@@ -204,7 +222,7 @@ fn a_module_is_built_and_loaded_before_the_workload() {
          MODULE_LICENSE(\"GPL\");\n",
     )
     .unwrap();
-    let module = build_module(&provision, &source, &folder.path().join("out")).unwrap();
+    let module = build_module(provision, &source, &folder.path().join("out")).unwrap();
     let names: Vec<_> = fs::read_dir(&source).unwrap().collect();
     assert_eq!(names.len(), 1, "nothing is made beside the sources");
     let bytes = fs::read(&module).unwrap();
@@ -220,7 +238,7 @@ fn a_module_is_built_and_loaded_before_the_workload() {
     );
     let machine = VmOptions {
         added: vec![Added::parse(module.as_os_str()).unwrap()],
-        ..options(&provision, &["cat", "/sys/module/seen/parameters/number"])
+        ..options(provision, &["cat", "/sys/module/seen/parameters/number"])
     };
     let ran = run(&machine);
     assert_eq!(ran.state, VmState::Exited(0), "{}", ran.err);
@@ -228,7 +246,7 @@ fn a_module_is_built_and_loaded_before_the_workload() {
     assert!(ran.log.iter().any(|line| line.contains("seen is here")));
 
     fs::write(source.join("seen.c"), "int odd = ;\n").unwrap();
-    let error = build_module(&provision, &source, &folder.path().join("out")).unwrap_err();
+    let error = build_module(provision, &source, &folder.path().join("out")).unwrap_err();
     assert!(error.to_string().contains("seen.c:1"), "{error}");
 }
 
@@ -254,11 +272,16 @@ fn a_refused_module_ends_it_before_the_workload() {
 
 #[test]
 fn the_kernels_own_modules_come_with_what_they_need() {
-    let Some(provision) = provision() else { return };
-    let modules = needed_modules(&provision, &["dm-snapshot", "ext4"]).unwrap();
-    let names: Vec<_> = modules
+    for provision in provision().into_iter().chain(backport()) {
+        own_modules_of(&provision);
+    }
+}
+
+fn own_modules_of(provision: &Provision) {
+    let modules = needed_modules(provision, &["dm-snapshot", "ext4"]).unwrap();
+    let names: Vec<&str> = modules
         .iter()
-        .filter_map(|m| m.file_stem()?.to_str())
+        .filter_map(|path| path.file_name()?.to_str()?.split(".ko").next())
         .collect();
     let at = |name| names.iter().position(|n| *n == name);
     assert!(
@@ -266,13 +289,10 @@ fn the_kernels_own_modules_come_with_what_they_need() {
         "{names:?}"
     );
     assert_eq!(names.last(), Some(&"dm-snapshot"), "ext4 is built in");
-    assert!(needed_modules(&provision, &["absent"]).is_err());
+    assert!(needed_modules(provision, &["absent"]).is_err());
     let machine = VmOptions {
         added: modules.iter().map(|path| Added::module(path)).collect(),
-        ..options(
-            &provision,
-            &["grep", "-c", "^dm_snapshot ", "/proc/modules"],
-        )
+        ..options(provision, &["grep", "-c", "^dm_snapshot ", "/proc/modules"])
     };
     assert_eq!(run(&machine).out, "1\n");
 }
@@ -288,7 +308,7 @@ fn a_stopped_machine_waits_for_its_debugger() {
         stdout: Box::new(io::sink()),
         stderr: Box::new(io::sink()),
     };
-    let vm = Vm::launch(&machine, output).unwrap();
+    let mut vm = Vm::launch(&machine, output).unwrap();
     let folder = vm.gdb().parent().unwrap().to_owned();
     assert_eq!(fs::metadata(&folder).unwrap().mode() & 0o777, 0o700);
     let state = vm.wait_beyond(&VmState::Booting, Duration::from_millis(500));
@@ -303,6 +323,7 @@ fn a_stopped_machine_waits_for_its_debugger() {
     let pid = vm.pid();
     assert_eq!(vm.finish(), VmState::Exited(0));
     assert!(!Path::new(&format!("/proc/{pid}")).exists());
+    drop(vm);
     assert!(!folder.exists());
 }
 
@@ -427,7 +448,7 @@ fn kvm_is_used_only_where_it_runs_a_kernel() {
         stdout: Box::new(out.clone()),
         stderr: Box::new(err),
     };
-    let vm = Vm::launch(&machine, output).unwrap();
+    let mut vm = Vm::launch(&machine, output).unwrap();
     match vm.accelerator() {
         Accelerator::Kvm => eprintln!("KVM runs here"),
         Accelerator::Tcg(why) => {

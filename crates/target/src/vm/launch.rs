@@ -15,7 +15,9 @@ mod cpio;
 mod initramfs;
 mod libraries;
 mod module;
+mod needed;
 mod packages;
+mod provision;
 mod qemu;
 
 pub use accel::{Accel, Accelerator};
@@ -23,8 +25,10 @@ pub use added::Added;
 pub use channels::{Output, VmState};
 pub use cpio::Cpio;
 pub use initramfs::write_initramfs;
-pub use module::{build_module, build_modules, needed_modules};
-pub use packages::{Archive, Provision, Wanted, cache_folder, find, host_kernel, provide};
+pub use module::{build_module, build_modules};
+pub use needed::needed_modules;
+pub use packages::provide;
+pub use provision::{Archive, Provision, Wanted, cache_folder, find, host_kernel};
 pub use qemu::{Qemu, Vm};
 
 use crate::TargetError;

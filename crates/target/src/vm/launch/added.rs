@@ -1,5 +1,6 @@
 //! What goes along into the guest.
 
+use super::needed::is_module;
 use super::{on_file, unsupported};
 use crate::TargetError;
 use std::ffi::OsStr;
@@ -63,7 +64,7 @@ impl Added {
         let name = from.file_name().unwrap_or(OsStr::new("added"));
         Self {
             to: Path::new("/").join(name),
-            load: from.extension() == Some(OsStr::new("ko")) && !from.is_dir(),
+            load: is_module(&from) && !from.is_dir(),
             from,
         }
     }
@@ -77,7 +78,7 @@ mod tests {
     fn a_place_may_be_given_and_modules_without_one_are_loaded() {
         let folder = tempfile::tempdir().unwrap();
         let base = folder.path().canonicalize().unwrap();
-        for name in ["load", "x.ko", "odd:name"] {
+        for name in ["load", "x.ko", "y.ko.xz", "odd:name"] {
             std::fs::write(base.join(name), "").unwrap();
         }
         let parse = |rest: &str| {
@@ -90,6 +91,7 @@ mod tests {
         let placed = expect("load", "/usr/bin/load", false);
         assert_eq!(parse("load:/usr/bin/load").unwrap(), placed);
         assert_eq!(parse("x.ko").unwrap(), expect("x.ko", "/x.ko", true));
+        assert!(parse("y.ko.xz").unwrap().2);
         assert_eq!(parse("x.ko:/m.ko").unwrap(), expect("x.ko", "/m.ko", false));
         let odd = expect("odd:name", "/here", false);
         assert_eq!(parse("odd:name:/here").unwrap(), odd);

@@ -1,10 +1,8 @@
-//! Modules: building some, and finding those that a kernel came with.
+//! Building modules.
 
+use super::provision::on_path;
 use super::{Provision, last_line, on_file, system, unsupported};
 use crate::TargetError;
-use object::{Object, ObjectSection};
-use std::collections::BTreeMap;
-use std::env;
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -185,107 +183,6 @@ fn wanted_compiler(variables: &str) -> Option<String> {
     Some(name.trim().to_owned())
 }
 
-fn on_path(program: &str) -> bool {
-    let folders = env::var_os("PATH").unwrap_or_default();
-    env::split_paths(&folders).any(|folder| folder.join(program).is_file())
-}
-
-/// The files of a kernel's own modules, by name, in the order in which they have to
-/// be loaded: each after those that it depends on. What is built into the kernel
-/// has no file and is left out.
-///
-/// # Errors
-/// When there is no such module, or it cannot be read.
-pub fn needed_modules(provision: &Provision, names: &[&str]) -> Result<Vec<PathBuf>, TargetError> {
-    let Some(folder) = &provision.modules else {
-        return Err(unsupported(format!(
-            "the modules of {} are not at hand",
-            provision.release,
-        )));
-    };
-    let mut files = BTreeMap::new();
-    list(folder, &mut files)?;
-    let builtin = folder.join("modules.builtin");
-    let builtin = fs::read_to_string(&builtin).unwrap_or_default();
-    let builtin: Vec<String> = builtin
-        .lines()
-        .map(|line| canonical(Path::new(line)))
-        .collect();
-    let mut found = Vec::new();
-    for name in names {
-        need(
-            &name.replace('-', "_"),
-            &files,
-            &builtin,
-            &mut Vec::new(),
-            &mut found,
-        )?;
-    }
-    Ok(found)
-}
-
-fn need(
-    name: &str,
-    files: &BTreeMap<String, PathBuf>,
-    builtin: &[String],
-    above: &mut Vec<String>,
-    found: &mut Vec<PathBuf>,
-) -> Result<(), TargetError> {
-    let Some(path) = files.get(name) else {
-        if builtin.iter().any(|built| built == name) {
-            return Ok(());
-        }
-        return Err(unsupported(format!("the kernel has no module {name}")));
-    };
-    // A circle would be a lie of the files.
-    if found.contains(path) || above.iter().any(|above| above == name) {
-        return Ok(());
-    }
-    let bytes = fs::read(path).map_err(on_file("read", path))?;
-    let Some(dependencies) = dependencies(&bytes) else {
-        let path = path.display();
-        return Err(unsupported(format!("{path} is no module that can be read")));
-    };
-    above.push(name.to_owned());
-    for dependency in dependencies {
-        need(&dependency, files, builtin, above, found)?;
-    }
-    above.pop();
-    found.push(path.clone());
-    Ok(())
-}
-
-/// The names in a module's own list of what it depends on.
-fn dependencies(module: &[u8]) -> Option<Vec<String>> {
-    let file = object::File::parse(module).ok()?;
-    let information = file.section_by_name(".modinfo")?;
-    let mut entries = information.data().ok()?.split(|byte| *byte == 0);
-    let list = entries.find_map(|entry| entry.strip_prefix(b"depends="))?;
-    let list = String::from_utf8_lossy(list);
-    let names = list.split(',').filter(|name| !name.is_empty());
-    Some(names.map(|name| name.replace('-', "_")).collect())
-}
-
-fn list(folder: &Path, files: &mut BTreeMap<String, PathBuf>) -> Result<(), TargetError> {
-    for entry in fs::read_dir(folder).map_err(on_file("list", folder))? {
-        let entry = entry.map_err(on_file("list", folder))?;
-        let kind = entry.file_type().map_err(on_file("list", folder))?;
-        let path = entry.path();
-        if kind.is_dir() {
-            list(&path, files)?;
-        } else if path.extension() == Some(OsStr::new("ko")) {
-            files.insert(canonical(&path), path);
-        }
-    }
-    Ok(())
-}
-
-/// A module's name as the kernel has it.
-fn canonical(path: &Path) -> String {
-    let stem = path.file_stem().unwrap_or_default();
-    stem.to_string_lossy().replace('-', "_")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -321,11 +218,5 @@ mod tests {
         let linked = fs::read_to_string(out.join("modules/part/b.h")).unwrap();
         assert_eq!(linked, "b");
         assert!(!out.join("modules/out").exists());
-    }
-
-    #[test]
-    fn what_is_no_module_depends_on_nothing_known() {
-        assert_eq!(dependencies(b""), None);
-        assert_eq!(dependencies(b"\x7fELF\x02\x01\x01 lies"), None);
     }
 }

@@ -7,7 +7,8 @@ use super::{VmOptions, last_line, on_file, system, unsupported};
 use crate::TargetError;
 use crate::sys::tie_to_this_thread;
 use std::ffi::{OsStr, OsString};
-use std::fs::{self, File};
+use std::fs::{self, File, Permissions};
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -19,7 +20,7 @@ use tempfile::TempDir;
 const START: Duration = Duration::from_secs(20);
 
 /// How long a machine may take to switch itself off.
-const FAREWELL: Duration = Duration::from_secs(5);
+const FAREWELL: Duration = Duration::from_secs(10);
 
 /// A QEMU, installed or unpacked somewhere.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -115,6 +116,7 @@ impl Vm {
         // gdbstub owns the machine.
         let folder = tempfile::Builder::new()
             .prefix("redhanded-vm-")
+            .permissions(Permissions::from_mode(0o700))
             .tempdir()
             .map_err(system("cannot make a folder for the machine"))?;
         let initramfs = initramfs::in_folder(options, folder.path())?;
@@ -225,8 +227,9 @@ impl Vm {
     }
 
     /// Ends it: a machine whose workload is over gets a moment to switch itself
-    /// off, any other is ended at once. All output was handed on afterwards.
-    pub fn finish(mut self) -> VmState {
+    /// off, any other is ended at once. Afterwards all output was handed on, and the
+    /// log is whole.
+    pub fn finish(&mut self) -> VmState {
         if self.state().is_over() {
             let deadline = Instant::now() + FAREWELL;
             while matches!(self.child.try_wait(), Ok(None)) && Instant::now() < deadline {
@@ -272,7 +275,7 @@ impl Drop for Vm {
 
 /// The kernel's command line: the user's words last, because the last one wins.
 fn command_line(append: &[String]) -> String {
-    let ours = format!("console=ttyS0 rdinit={INIT} panic=-1 loglevel=6");
+    let ours = format!("console=ttyS0 rdinit={INIT} panic=-1 loglevel=7");
     let words = std::iter::once(ours).chain(append.iter().cloned());
     words.collect::<Vec<_>>().join(" ")
 }
