@@ -62,9 +62,15 @@ impl Added {
 
     fn plain(from: PathBuf) -> Self {
         let name = from.file_name().unwrap_or(OsStr::new("added"));
+        let to = Path::new("/").join(name);
+        let load = is_module(&from) && !from.is_dir();
         Self {
-            to: Path::new("/").join(name),
-            load: is_module(&from) && !from.is_dir(),
+            // What is loaded is unpacked before: not every kernel can do that.
+            to: match to.extension() {
+                Some(end) if load && end != "ko" => to.with_extension(""),
+                _ => to,
+            },
+            load,
             from,
         }
     }
@@ -91,7 +97,8 @@ mod tests {
         let placed = expect("load", "/usr/bin/load", false);
         assert_eq!(parse("load:/usr/bin/load").unwrap(), placed);
         assert_eq!(parse("x.ko").unwrap(), expect("x.ko", "/x.ko", true));
-        assert!(parse("y.ko.xz").unwrap().2);
+        let unpacked = expect("y.ko.xz", "/y.ko", true);
+        assert_eq!(parse("y.ko.xz").unwrap(), unpacked);
         assert_eq!(parse("x.ko:/m.ko").unwrap(), expect("x.ko", "/m.ko", false));
         let odd = expect("odd:name", "/here", false);
         assert_eq!(parse("odd:name:/here").unwrap(), odd);

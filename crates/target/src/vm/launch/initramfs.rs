@@ -5,6 +5,7 @@
 
 use super::cpio::Cpio;
 use super::libraries::companions;
+use super::needed::read_module;
 use super::{Added, VmOptions, on_file, system, unsupported};
 use crate::TargetError;
 use std::collections::BTreeSet;
@@ -42,7 +43,15 @@ pub fn write_initramfs(options: &VmOptions, path: &Path) -> Result<(), TargetErr
         tree.add(&program, &program)?;
     }
     for added in &options.added {
-        tree.add(&added.from, &added.to)?;
+        if added.load {
+            let module = read_module(&added.from, &options.busybox)?;
+            let written = tree
+                .cpio
+                .file(added.to.as_os_str().as_bytes(), 0o644, &module);
+            written.map_err(on_file("add", &added.from))?;
+        } else {
+            tree.add(&added.from, &added.to)?;
+        }
     }
     let modules = options.added.iter().filter(|added| added.load);
     let init = init(modules, &workload, options.waits);

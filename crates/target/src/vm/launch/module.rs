@@ -99,7 +99,9 @@ fn make_tree(headers: &Path, tree: &Path) -> Result<(), TargetError> {
     let names = fs::read_dir(headers).map_err(on_file("list", headers))?;
     for name in names {
         let name = name.map_err(on_file("list", headers))?.file_name();
-        if name != "Makefile" {
+        // Of a vmlinux beside the headers, types for the module would be made, by a
+        // program that few have.
+        if name != "Makefile" && (name != "vmlinux" || on_path("pahole")) {
             link(&headers.join(&name), &tree.join(&name))?;
         }
     }

@@ -80,7 +80,7 @@ impl Search<'_> {
 }
 
 /// A module as it was before a distribution compressed it.
-fn read_module(path: &Path, busybox: &Path) -> Result<Vec<u8>, TargetError> {
+pub fn read_module(path: &Path, busybox: &Path) -> Result<Vec<u8>, TargetError> {
     let (program, argument) = match path.extension().and_then(OsStr::to_str) {
         Some("xz") => (busybox, "xzcat"),
         Some("gz") => (busybox, "zcat"),
