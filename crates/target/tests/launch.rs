@@ -3,7 +3,7 @@
 
 use redhanded_target::vm::launch::{
     Accel, Accelerator, Added, Archive, Output, Provision, Vm, VmOptions, VmState, Wanted,
-    build_module, find, needed_modules, write_initramfs,
+    build_module, find, needed_modules, provide_newer_qemu, write_initramfs,
 };
 use std::ffi::OsString;
 use std::fs;
@@ -115,6 +115,25 @@ fn a_workload_gives_its_output_and_its_status() {
     assert_eq!(ran.err, "it's a  'b $c\n*\n");
     assert!(ran.log.iter().any(|line| line.contains(&provision.release)));
     assert_eq!(ran.troubles, [""; 0]);
+}
+
+#[test]
+fn a_newer_qemu_does_the_same() {
+    let Some(provision) = provision() else { return };
+    let folder = PathBuf::from(std::env::var_os("REDHANDED_KERNELS").unwrap());
+    if !folder.join("newer-qemu").exists() {
+        eprintln!("skipped: the folder has no second QEMU");
+        return;
+    }
+    let qemu = provide_newer_qemu(&folder, &mut |said| panic!("{said}")).unwrap();
+    assert_ne!(qemu.version().unwrap(), provision.qemu.version().unwrap());
+    let machine = VmOptions {
+        qemu,
+        ..options(&provision, &["sh", "-c", "echo hi; echo ho >&2; exit 3"])
+    };
+    let ran = run(&machine);
+    assert_eq!(ran.state, VmState::Exited(3), "{:?}", ran.log);
+    assert_eq!((ran.out.as_str(), ran.err.as_str()), ("hi\n", "ho\n"));
 }
 
 #[test]

@@ -27,7 +27,7 @@ pub use cpio::Cpio;
 pub use initramfs::write_initramfs;
 pub use module::{build_module, build_modules};
 pub use needed::needed_modules;
-pub use packages::provide;
+pub use packages::{provide, provide_newer_qemu};
 pub use provision::{Archive, Provision, Wanted, cache_folder, find, host_kernel};
 pub use qemu::{Qemu, Vm};
 

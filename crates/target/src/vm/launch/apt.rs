@@ -80,6 +80,13 @@ impl Apt {
         Ok(Self { options })
     }
 
+    /// Taking packages from this release where it has them.
+    pub fn preferring(mut self, release: &str) -> Self {
+        let option = format!("APT::Default-Release={release}");
+        self.options.extend(["-o".into(), option.into()]);
+        self
+    }
+
     /// Fetches the lists.
     pub fn update(&self) -> Result<(), TargetError> {
         Ok(self.run("apt-get", &["-q", "update"], None).map(drop)?)

@@ -1,12 +1,14 @@
 //! Filling the folder with QEMU and kernels.
 
 use super::apt::{Apt, Refusal, free, full, unpack};
-use super::provision::{Archive, Part, Provision, Wanted, find, note_of, on_path, parts};
-use super::{on_file, unsupported};
+use super::provision::{
+    Archive, Part, Provision, Wanted, find, note_of, on_path, parts, qemu_part, unpacked_qemu,
+};
+use super::{Qemu, on_file, unsupported};
 use crate::TargetError;
 use crate::sys::effective_user;
 use std::fs::{self, File};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Finds what is wanted in the folder, or fetches what is missing into it. What is
 /// fetched, and how large it is, is said.
@@ -22,29 +24,12 @@ pub fn provide(
         found.qemu.version()?;
         return Ok(found);
     }
-    if !on_path("apt-get") || !on_path("dpkg-deb") {
-        return Err(unsupported(
-            "packages can be fetched on Debian and its like only: install QEMU \
-             (qemu-system-x86_64) and a static busybox, and name a kernel with --kernel \
-             and its debug information with --vmlinux",
-        ));
-    }
-    fs::create_dir_all(folder).map_err(on_file("create", folder))?;
-    let folder = &folder.canonicalize().map_err(on_file("find", folder))?;
-    let lock = folder.join(".lock");
-    let lock_file = File::create(&lock).map_err(on_file("create", &lock))?;
-    if lock_file.try_lock().is_err() {
-        say(&format!(
-            "waiting for another that fetches into {}",
-            folder.display()
-        ));
-        lock_file.lock().map_err(on_file("lock", &lock))?;
-    }
+    let (folder, _lock) = &begin(folder, say)?;
     let mut sources = Sources {
         release: Apt::host(),
         backports: match wanted.archive {
             Archive::Release => None,
-            Archive::Backports => Some(backports(folder, say)?),
+            Archive::Backports => Some(backports(folder, Lists::Alone, say)?),
         },
     };
     match fetch(&sources, folder, wanted, say) {
@@ -63,6 +48,51 @@ pub fn provide(
     })?;
     found.qemu.version()?;
     Ok(found)
+}
+
+/// A second QEMU, the one of the backports, in a folder of its own below `folder`.
+///
+/// # Errors
+/// When it cannot be had; with what to do instead.
+pub fn provide_newer_qemu(folder: &Path, say: &mut dyn FnMut(&str)) -> Result<Qemu, TargetError> {
+    let newer = folder.join("newer-qemu");
+    let part = qemu_part();
+    if let Some(qemu) = unpacked_qemu(&newer).filter(|_| !part.mark(&newer).exists()) {
+        qemu.version()?;
+        return Ok(qemu);
+    }
+    let (folder, _lock) = &begin(folder, say)?;
+    let newer = folder.join("newer-qemu");
+    fs::create_dir_all(&newer).map_err(on_file("create", &newer))?;
+    // What it depends on is in the release as well.
+    let apt = backports(folder, Lists::WithRelease, say)?;
+    let packages = apt.missing_for(&part.packages[0])?;
+    fetch_part(&apt, &newer, &part, &packages, say)?;
+    let qemu = unpacked_qemu(&newer)
+        .ok_or_else(|| unsupported("the package of QEMU does not hold what it should"))?;
+    qemu.version()?;
+    Ok(qemu)
+}
+
+/// Makes the folder, and keeps others from filling it meanwhile.
+fn begin(folder: &Path, say: &mut dyn FnMut(&str)) -> Result<(PathBuf, File), TargetError> {
+    if !on_path("apt-get") || !on_path("dpkg-deb") {
+        return Err(unsupported(
+            "packages can be fetched on Debian and its like only: install QEMU \
+             (qemu-system-x86_64) and a static busybox, and name a kernel with --kernel \
+             and its debug information with --vmlinux",
+        ));
+    }
+    fs::create_dir_all(folder).map_err(on_file("create", folder))?;
+    let folder = folder.canonicalize().map_err(on_file("find", folder))?;
+    let lock = folder.join(".lock");
+    let lock_file = File::create(&lock).map_err(on_file("create", &lock))?;
+    if lock_file.try_lock().is_err() {
+        let folder = folder.display();
+        say(&format!("waiting for another that fetches into {folder}"));
+        lock_file.lock().map_err(on_file("lock", &lock))?;
+    }
+    Ok((folder, lock_file))
 }
 
 /// Where packages come from.
@@ -87,8 +117,6 @@ fn fetch(
     let Some(release) = newest else {
         return Err(Refusal::Lists("there is no cloud kernel".to_owned()));
     };
-    let debs = folder.join("debs");
-    fs::create_dir_all(&debs).map_err(on_file("create", &debs))?;
     for part in parts(wanted, &release) {
         if !part.missing(folder) {
             continue;
@@ -110,8 +138,6 @@ fn fetch(
     }
     let note = folder.join(note_of(wanted.archive));
     fs::write(&note, release).map_err(on_file("write", &note))?;
-    // Nothing but what was interrupted would be left in it.
-    drop(fs::remove_dir_all(&debs));
     Ok(())
 }
 
@@ -123,6 +149,7 @@ fn fetch_part(
     say: &mut dyn FnMut(&str),
 ) -> Result<(), Refusal> {
     let debs = folder.join("debs");
+    fs::create_dir_all(&debs).map_err(on_file("create", &debs))?;
     let offers = apt.offers(packages)?;
     if offers.is_empty() {
         return Err(Refusal::Lists(format!("{} is not offered", packages[0])));
@@ -150,6 +177,8 @@ fn fetch_part(
         fs::remove_file(&deb).map_err(on_file("remove", &deb))?;
     }
     fs::remove_file(&mark).map_err(on_file("remove", &mark))?;
+    // Nothing but what was once interrupted is left in it.
+    drop(fs::remove_dir_all(&debs));
     Ok(())
 }
 
@@ -167,9 +196,16 @@ fn renewed(folder: &Path, why: &str, say: &mut dyn FnMut(&str)) -> Result<Apt, T
     Ok(apt)
 }
 
+/// Which lists stand beside those of the backports.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Lists {
+    Alone,
+    WithRelease,
+}
+
 /// apt with the lists of the backports of the host's release, from where the host
 /// gets its own packages.
-fn backports(folder: &Path, say: &mut dyn FnMut(&str)) -> Result<Apt, TargetError> {
+fn backports(folder: &Path, lists: Lists, say: &mut dyn FnMut(&str)) -> Result<Apt, TargetError> {
     let system = fs::read_to_string("/etc/os-release").unwrap_or_default();
     let codename = system
         .lines()
@@ -190,8 +226,14 @@ fn backports(folder: &Path, say: &mut dyn FnMut(&str)) -> Result<Apt, TargetErro
         true => format!("[signed-by={keys}] "),
         false => String::new(),
     };
-    let sources = format!("deb {signed}{site} {codename}-backports main\n");
-    let apt = Apt::private(&folder.join("apt-backports"), Some(&sources))?;
+    let mut sources = format!("deb {signed}{site} {codename}-backports main\n");
+    let mut own = "apt-backports";
+    if lists == Lists::WithRelease {
+        sources.push_str(&format!("deb {signed}{site} {codename} main\n"));
+        own = "apt-both";
+    }
+    let apt = Apt::private(&folder.join(own), Some(&sources))?
+        .preferring(&format!("{codename}-backports"));
     say(&format!(
         "fetching the package lists of {codename}-backports"
     ));

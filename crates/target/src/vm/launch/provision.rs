@@ -145,6 +145,15 @@ impl Part {
     }
 }
 
+/// QEMU, of which there is one for all kernels.
+pub fn qemu_part() -> Part {
+    Part {
+        name: "qemu".to_owned(),
+        file: String::new(),
+        packages: vec!["qemu-system-x86".to_owned()],
+    }
+}
+
 /// What a wish consists of, for a kernel of this release.
 pub fn parts(wanted: &Wanted, release: &str) -> Vec<Part> {
     let part = |name: &str, file: String, packages: Vec<String>| Part {
@@ -153,7 +162,7 @@ pub fn parts(wanted: &Wanted, release: &str) -> Vec<Part> {
         packages,
     };
     let mut parts = vec![
-        part("qemu", String::new(), vec!["qemu-system-x86".to_owned()]),
+        qemu_part(),
         part("busybox", String::new(), vec!["busybox-static".to_owned()]),
         part(
             &format!("kernel-{release}"),
@@ -211,18 +220,28 @@ fn version_key(release: &str) -> Vec<u64> {
 }
 
 fn qemu_in(folder: &Path) -> Option<Qemu> {
-    let unpacked = folder.join("usr/bin/qemu-system-x86_64");
-    if !unpacked.exists() {
-        return program_on_path("qemu-system-x86_64").map(Qemu::installed);
-    }
+    let installed = || program_on_path("qemu-system-x86_64").map(Qemu::installed);
+    unpacked_qemu(folder).or_else(installed)
+}
+
+/// The QEMU that was unpacked into a folder.
+pub fn unpacked_qemu(folder: &Path) -> Option<Qemu> {
+    let program = folder.join("usr/bin/qemu-system-x86_64");
     let all = |parts: &[&str]| {
         let paths = parts.iter().map(|part| folder.join(part));
         paths.filter(|path| path.exists()).collect()
     };
-    Some(Qemu {
-        program: unpacked,
+    program.exists().then(|| Qemu {
+        program,
         library_path: all(&["usr/lib/x86_64-linux-gnu", "lib/x86_64-linux-gnu"]),
-        data_dirs: all(&["usr/share/qemu", "usr/share/seabios", "usr/lib/ipxe/qemu"]),
+        // Firmware that the host has is not unpacked again, and is where it is.
+        data_dirs: all(&[
+            "usr/share/qemu",
+            "usr/share/seabios",
+            "usr/lib/ipxe/qemu",
+            "/usr/share/qemu",
+            "/usr/share/seabios",
+        ]),
     })
 }
 
@@ -276,7 +295,7 @@ mod tests {
         }
         let found = find(folder, &PLAIN).unwrap();
         assert_eq!(found.release, "6.1.0-10-cloud-amd64", "the newest");
-        assert_eq!(found.qemu.data_dirs, [folder.join("usr/share/seabios")]);
+        assert_eq!(found.qemu.data_dirs[0], folder.join("usr/share/seabios"));
         assert_eq!((found.vmlinux, found.headers), (None, None));
         let backports = Wanted {
             archive: Archive::Backports,
