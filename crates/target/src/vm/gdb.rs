@@ -18,80 +18,38 @@
 mod address;
 mod connection;
 pub mod description;
+mod error;
+mod exchange;
 mod greeting;
 pub mod packet;
 mod point;
 mod rescue;
+mod running;
 mod shared;
 mod stop;
 
 pub use address::{Address, BadAddress};
 pub use description::VcpuRegisters;
+pub use error::GdbError;
 pub use point::{Answer, Point, PointKind, Request};
 pub use rescue::rescue;
 pub use stop::StopReply;
 
-use connection::{Connection, Waited, deadline};
+use connection::{Connection, deadline};
 use description::Layout;
-use packet::{Item, decode_hex, encode_hex};
+use exchange::Exchange;
+use packet::{decode_hex, encode_hex};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
-use thiserror::Error;
 
 /// The byte that stops a running machine.
 const INTERRUPT: u8 = 3;
 /// The farewell to the first and only process that a machine is to QEMU.
 const DETACH: &[u8] = b"D;1";
 
-/// The most bytes written before their answers are awaited. QEMU reads this much
-/// at once; and two sides that both write and do not read would wait for ever.
-const MAX_BATCH: usize = 4000;
-/// The most bytes of answers awaited at once, for the same reason.
-const MAX_ANSWERS: usize = 96 << 10;
-/// How often an interrupted machine is looked for, within the time it has.
-const NUDGES: u32 = 3;
 /// The most that a monitor command may print.
 const MAX_OUTPUT: usize = 1 << 20;
-
-/// Why a machine cannot be driven through its stub.
-#[derive(Debug, Error)]
-pub enum GdbError {
-    /// Nobody listens there, or not to us.
-    #[error(
-        "cannot connect to a gdbstub at {address}: {source}; QEMU has one there when it is started with `-gdb {option}`"
-    )]
-    Refused {
-        /// Where.
-        address: String,
-        /// What to start QEMU with.
-        option: String,
-        /// What the system said.
-        source: io::Error,
-    },
-    /// The connection ended.
-    #[error("the virtual machine has gone away: it closed the connection to its gdbstub")]
-    GoneAway,
-    /// There is a connection, and no answer.
-    #[error(
-        "the gdbstub does not answer: another debugger may be connected to it, or the virtual machine's process hangs or is stopped"
-    )]
-    Silent,
-    /// There are answers, and they make no sense.
-    #[error(
-        "what answers is no usable gdbstub: {0}; give the address of QEMU's `-gdb` option, not of its monitor or console"
-    )]
-    Nonsense(String),
-    /// There is a machine, but not one that Redhanded knows.
-    #[error("the virtual machine is not an x86-64 but {0}; only those are supported")]
-    NotX86_64(String),
-    /// Something was asked while the machine runs.
-    #[error("the virtual machine runs and cannot be asked anything: stop it before")]
-    Running,
-    /// The system refused something.
-    #[error("the connection to the gdbstub failed: {0}")]
-    System(io::Error),
-}
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum State {
@@ -188,37 +146,13 @@ impl Gdb {
     /// nothing can be asked any more.
     pub fn ask(&mut self, requests: &[Request]) -> Result<Vec<Answer>, GdbError> {
         self.must_stand()?;
-        let mut answers: Vec<_> = requests.iter().copied().map(Answer::before).collect();
-        let mut parts = Vec::with_capacity(requests.len() + 8);
-        for (index, request) in requests.iter().enumerate() {
-            point::parts(*request, self.piece, |part| parts.push((index, part)));
-        }
-        let mut rest = parts.as_slice();
-        while !rest.is_empty() {
-            let (mut count, mut expected) = (0, 0);
-            for &(index, part) in rest {
-                expected += part.answer_len();
-                let full = self.connection.pending() > MAX_BATCH || expected > MAX_ANSWERS;
-                if full && count > 0 {
-                    break;
-                }
-                let content = part.content(requests[index]);
-                self.connection.push(content.as_bytes());
-                count += 1;
-            }
-            let (batch, after) = rest.split_at(count);
-            rest = after;
+        let mut exchange = Exchange::new(requests, self.piece);
+        while exchange.push(&mut self.connection) {
             let deadline = self.flush()?;
-            for &(index, part) in batch {
-                self.answer(deadline)?;
-                part.take(self.connection.packet(), &self.layout, &mut answers[index]);
-            }
+            self.take(&mut exchange, deadline)?;
             self.connection.settle();
         }
-        for (request, answer) in requests.iter().zip(&answers) {
-            self.note(*request, answer);
-        }
-        Ok(answers)
+        Ok(self.noted(exchange))
     }
 
     /// The registers of a vCPU.
@@ -322,120 +256,6 @@ impl Gdb {
         }
     }
 
-    /// Lets all vCPUs run, or only these: the others are held where they stand.
-    /// With an empty list all stay as they are.
-    ///
-    /// # Errors
-    /// When the machine runs already or is gone.
-    pub fn resume(&mut self, vcpus: Option<&[u32]>) -> Result<(), GdbError> {
-        self.must_stand()?;
-        let mut content = "vCont".to_owned();
-        match vcpus {
-            Some([]) => return Ok(()),
-            Some(vcpus) => content.extend(vcpus.iter().map(|vcpu| format!(";c:{vcpu:x}"))),
-            None => content += ";c",
-        }
-        // Everything before has been answered. So a stub that acknowledges at all
-        // has acknowledged all of it, and a stop that comes before it does so for
-        // this packet is an old one.
-        let acknowledges = self.connection.acknowledged == self.connection.sent;
-        self.connection.push(content.as_bytes());
-        self.flush()?;
-        let acknowledged = if acknowledges {
-            self.connection.sent
-        } else {
-            0
-        };
-        self.state = State::Running { acknowledged };
-        Ok(())
-    }
-
-    /// Waits for the machine to stop. `None` when the time is over, or a signal
-    /// handler ran, or when it does not run at all.
-    ///
-    /// # Errors
-    /// When the connection is gone.
-    pub fn wait(&mut self, patience: Duration) -> Result<Option<StopReply>, GdbError> {
-        match self.state {
-            State::Over => return Err(GdbError::GoneAway),
-            State::Lost => return Err(GdbError::Silent),
-            State::Standing | State::Running { .. } => {}
-        }
-        let deadline = deadline(patience);
-        while let State::Running { acknowledged } = self.state {
-            let waited = self.connection.next(deadline);
-            match self.checked(waited)? {
-                Waited::InVain | Waited::Interrupted => break,
-                Waited::For(Item::Packet) => {
-                    let packet = self.connection.packet();
-                    let Some(stop) = StopReply::parse(packet) else {
-                        if packet.is_empty() || packet[0] == b'E' {
-                            self.state = State::Standing;
-                            let why = "it refuses to let these vCPUs run";
-                            return Err(GdbError::Nonsense(why.into()));
-                        }
-                        continue;
-                    };
-                    let ended = !matches!(stop, StopReply::Stopped { .. });
-                    if self.connection.acknowledged < acknowledged && !ended {
-                        self.strays += 1;
-                        continue;
-                    }
-                    self.state = if ended { State::Over } else { State::Standing };
-                    return Ok(Some(stop));
-                }
-                Waited::For(_) => {}
-            }
-        }
-        Ok(None)
-    }
-
-    /// Stops the machine. If it stopped by itself just before, that stop is told,
-    /// and told once.
-    ///
-    /// # Errors
-    /// When it does not run, does not stop in time, or is gone.
-    pub fn interrupt(&mut self, patience: Duration) -> Result<StopReply, GdbError> {
-        if let Some(stop) = self.wait(Duration::ZERO)? {
-            return Ok(stop);
-        }
-        if !self.is_running() {
-            return Err(GdbError::Nonsense("the machine stands already".into()));
-        }
-        self.connection.push_raw(INTERRUPT);
-        self.flush()?;
-        let end = deadline(patience);
-        for nudges in 0..NUDGES {
-            let left = end.saturating_duration_since(Instant::now());
-            if let Some(stop) = self.wait_through(left / (NUDGES - nudges))? {
-                if nudges > 0 && !matches!(self.state, State::Over) {
-                    // An answer after those to the nudges: none is left behind it.
-                    self.ask(&[Request::Select(self.vcpus[0])])?;
-                }
-                return Ok(stop);
-            }
-            // A machine that somebody else has stopped says nothing to an
-            // interrupt, but can be asked why it stands. If it ran after all, the
-            // first byte of the question stops it, on some versions in silence;
-            // then the next question is answered.
-            self.connection.push(b"?");
-            self.flush()?;
-        }
-        self.state = State::Lost;
-        Err(GdbError::Silent)
-    }
-
-    /// As [`Gdb::wait`], signal handlers notwithstanding.
-    fn wait_through(&mut self, patience: Duration) -> Result<Option<StopReply>, GdbError> {
-        let end = deadline(patience);
-        loop {
-            let stop = self.wait(end.saturating_duration_since(Instant::now()))?;
-            if stop.is_some() || Instant::now() >= end {
-                return Ok(stop);
-            }
-        }
-    }
-
     /// Removes everything, lets the machine run, and closes the connection.
     ///
     /// # Errors
@@ -507,6 +327,24 @@ impl Gdb {
             Err(_) => self.state = State::Lost,
         }
         result
+    }
+
+    /// Waits for the answers to what was written last.
+    fn take(&mut self, exchange: &mut Exchange<'_>, deadline: Instant) -> Result<(), GdbError> {
+        while exchange.awaits() {
+            self.answer(deadline)?;
+            exchange.take(self.connection.packet(), &self.layout);
+        }
+        Ok(())
+    }
+
+    /// The answers, and what stands by them.
+    fn noted(&mut self, exchange: Exchange<'_>) -> Vec<Answer> {
+        let (requests, answers) = exchange.finish();
+        for (request, answer) in requests.iter().zip(&answers) {
+            self.note(*request, answer);
+        }
+        answers
     }
 
     fn note(&mut self, request: Request, answer: &Answer) {

@@ -5,7 +5,7 @@
 //! folder with another version of QEMU.
 
 use redhanded_target::vm::gdb::{
-    Address, Gdb, GdbError, Point, PointKind, Request, StopReply, packet, rescue,
+    Address, Answer, Gdb, GdbError, Point, PointKind, Request, StopReply, packet, rescue,
 };
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -228,23 +228,30 @@ fn caught_at(gdb: &mut Gdb, point: Point) -> u32 {
 fn holds_one(gdb: &mut Gdb, site: Point) {
     let held = caught_at(gdb, site);
     let other = if held == 1 { 2 } else { 1 };
-    let before = gdb.registers_of(&[held, other]).unwrap();
+    let both = [Request::Registers(held), Request::Registers(other)];
+    let general = |answers: Vec<Answer>| {
+        let registers = answers.into_iter().map(|answer| answer.registers());
+        registers
+            .map(|registers| registers.unwrap().general)
+            .collect::<Vec<_>>()
+    };
+    let mut before = general(gdb.ask(&both).unwrap());
     let mut moved = false;
     for _ in 0..100 {
-        gdb.resume(Some(&[other])).unwrap();
+        let answers = gdb.ask_then_resume(&both, Some(&[other])).unwrap();
+        assert_eq!(general(answers), before, "moved while all stood");
         // It may have hit the breakpoint as well, just before that was removed.
-        if gdb.wait(Duration::from_millis(10)).unwrap().is_none() {
-            gdb.interrupt(PATIENCE).unwrap();
-        }
-        let after = gdb.registers_of(&[held, other]).unwrap();
-        assert_eq!(
-            after[0].general, before[0].general,
-            "moved while it was held"
-        );
-        moved = after[1].general != before[1].general;
+        let answers = match gdb.wait(Duration::from_millis(10)).unwrap() {
+            Some(_) => gdb.ask(&both).unwrap(),
+            None => gdb.interrupt_then_ask(&both, PATIENCE).unwrap().1,
+        };
+        let after = general(answers);
+        assert_eq!(after[0], before[0], "moved while it was held");
+        moved = after[1] != before[1];
         if moved {
             break;
         }
+        before = after;
     }
     assert!(moved, "vCPU {other} does not run while vCPU {held} is held");
 }
@@ -381,6 +388,14 @@ fn tell_costs(gdb: &mut Gdb, site: u64) {
     let mut much = vec![0; 1 << 20];
     median("1 MiB of memory", &mut |gdb| {
         assert!(gdb.read(site & !0xfff, &mut much).unwrap())
+    });
+    median("run for 50 us, stop and ask all that", &mut |gdb| {
+        gdb.resume(None).unwrap();
+        let stopped = gdb.wait(Duration::from_micros(50)).unwrap().is_some();
+        if !stopped {
+            gdb.interrupt_then_ask(&opening, PATIENCE).unwrap();
+            gdb.remove(&[watch]).unwrap();
+        }
     });
     median("run for 50 us and stop", &mut |gdb| {
         gdb.resume(None).unwrap();

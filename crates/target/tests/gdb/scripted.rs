@@ -2,7 +2,7 @@
 
 use redhanded_model::Register;
 use redhanded_target::vm::gdb::{
-    Address, Gdb, GdbError, Point, PointKind, Request, StopReply, rescue,
+    Address, Answer, Gdb, GdbError, Point, PointKind, Request, StopReply, rescue,
 };
 use std::fmt::Write as _;
 use std::fs::File;
@@ -379,6 +379,77 @@ fn a_machine_that_stands_in_silence_is_asked_why() {
                 gdb.wait(PATIENCE).unwrap(),
                 Some(stopped(2, StopReply::TRAP))
             );
+        },
+    );
+}
+
+#[test]
+fn questions_go_with_a_resumption_and_with_an_interrupt() {
+    met(
+        |stub| {
+            // An old stop comes before the answers, a new one right after them.
+            for packet in ["m10,1", "m20,1", "vCont;c:2"] {
+                stub.expect(packet);
+            }
+            stub.say("T02thread:01;");
+            stub.say("2a");
+            stub.say("E14");
+            stub.say("T05thread:02;");
+            stub.expect("vCont;c");
+            for packet in ["interrupt", "m30,1", "z0,10,1"] {
+                stub.expect(packet);
+            }
+            // The stop crossed the interrupt.
+            stub.say("T05thread:01;");
+            stub.say("2b");
+            stub.say("OK");
+            stub.expect("vCont;c");
+            stub.expect("interrupt");
+            stub.expect("m30,1");
+            // The machine stood, and says nothing of it.
+            stub.say("2c");
+            stub.expect("vCont;c");
+            stub.expect("interrupt");
+            stub.say("T02thread:01;");
+            stub.expect("vCont;c");
+            stub.expect("interrupt");
+            stub.expect("m30,1");
+            stub.say("W00");
+        },
+        |mut gdb| {
+            let read = |address| Request::Read { address, len: 1 };
+            let breakpoint = Point {
+                kind: PointKind::Software,
+                address: 0x10,
+                len: 1,
+            };
+            let answers = gdb.ask_then_resume(&[read(0x10), read(0x20)], Some(&[2]));
+            let expected = [Answer::Memory(Some(vec![0x2a])), Answer::Memory(None)];
+            assert_eq!(answers.unwrap(), expected);
+            assert!(gdb.is_running());
+            assert_eq!(gdb.stray_stops(), 1);
+            assert_eq!(
+                gdb.wait(PATIENCE).unwrap(),
+                Some(stopped(2, StopReply::TRAP))
+            );
+            gdb.resume(None).unwrap();
+            let asked =
+                gdb.interrupt_then_ask(&[read(0x30), Request::Remove(breakpoint)], PATIENCE);
+            let expected = vec![Answer::Memory(Some(vec![0x2b])), Answer::Done(true)];
+            assert_eq!(asked.unwrap(), (stopped(1, StopReply::TRAP), expected));
+            gdb.resume(None).unwrap();
+            let (stop, answers) = gdb.interrupt_then_ask(&[read(0x30)], PATIENCE).unwrap();
+            assert!(
+                matches!(stop, StopReply::Stopped { vcpu: None, .. }),
+                "{stop:?}"
+            );
+            assert_eq!(answers, [Answer::Memory(Some(vec![0x2c]))]);
+            gdb.resume(None).unwrap();
+            let (stop, _) = gdb.interrupt_then_ask(&[], PATIENCE).unwrap();
+            assert_eq!(stop, stopped(1, StopReply::INTERRUPT));
+            gdb.resume(None).unwrap();
+            let (stop, _) = gdb.interrupt_then_ask(&[read(0x30)], PATIENCE).unwrap();
+            assert_eq!(stop, StopReply::Exited(0));
         },
     );
 }

@@ -18,7 +18,7 @@ use gdbstub::target::{Target, TargetError, TargetResult};
 use gdbstub_arch::x86::X86_64_SSE;
 use gdbstub_arch::x86::reg::X86_64CoreRegs;
 use redhanded_model::Register;
-use redhanded_target::vm::gdb::{Gdb, Point, PointKind, StopReply};
+use redhanded_target::vm::gdb::{Answer, Gdb, Point, PointKind, Request, StopReply};
 use std::collections::BTreeSet;
 use std::os::unix::net::UnixStream;
 use std::thread;
@@ -302,7 +302,8 @@ fn drives_a_machine_behind_another_implementation() {
     // With nothing in their way they run until they are stopped.
     gdb.resume(None).unwrap();
     assert_eq!(gdb.wait(Duration::from_millis(5)).unwrap(), None);
-    let stop = gdb.interrupt(PATIENCE).unwrap();
+    let requests = [Request::Registers(1), Request::Registers(2)];
+    let (stop, answers) = gdb.interrupt_then_ask(&requests, PATIENCE).unwrap();
     assert!(matches!(
         stop,
         StopReply::Stopped {
@@ -310,13 +311,15 @@ fn drives_a_machine_behind_another_implementation() {
             ..
         }
     ));
-    let rounds: Vec<u64> = gdb
-        .registers_of(&[1, 2])
-        .unwrap()
-        .iter()
+    let rounds: Vec<u64> = answers
+        .into_iter()
+        .filter_map(Answer::registers)
         .map(|registers| registers.general.get(Register::Rax))
         .collect();
-    assert!(rounds.iter().all(|rounds| *rounds > 0), "{rounds:?}");
+    assert!(
+        rounds.len() == 2 && rounds.iter().all(|n| *n > 0),
+        "{rounds:?}"
+    );
 
     // What still stands is removed by the farewell.
     assert_eq!(gdb.insert(&[watch, site]).unwrap(), [true, true]);

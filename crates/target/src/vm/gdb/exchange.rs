@@ -1,0 +1,160 @@
+//! Questions and answers in batches.
+
+use super::connection::Connection;
+use super::description::Layout;
+use super::packet::decode_hex;
+use super::point::{Answer, Point, Request};
+
+/// The most bytes written before their answers are awaited. QEMU reads this much
+/// at once; and two sides that both write and do not read would wait for ever.
+const MAX_BATCH: usize = 4000;
+/// The most bytes of answers awaited at once, for the same reason.
+const MAX_ANSWERS: usize = 96 << 10;
+
+/// Several requests on their way.
+pub struct Exchange<'a> {
+    requests: &'a [Request],
+    answers: Vec<Answer>,
+    /// The packets, each with the index of its request.
+    parts: Vec<(usize, Part)>,
+    pushed: usize,
+    taken: usize,
+}
+
+impl<'a> Exchange<'a> {
+    pub fn new(requests: &'a [Request], piece: usize) -> Self {
+        let mut all = Vec::with_capacity(requests.len() + 8);
+        for (index, request) in requests.iter().enumerate() {
+            parts(*request, piece, |part| all.push((index, part)));
+        }
+        Self {
+            requests,
+            answers: requests.iter().copied().map(Answer::before).collect(),
+            parts: all,
+            pushed: 0,
+            taken: 0,
+        }
+    }
+
+    /// Adds the next batch to what is to be written; whether there was one.
+    pub fn push(&mut self, connection: &mut Connection) -> bool {
+        let before = self.pushed;
+        let mut expected = 0;
+        while let Some(&(index, part)) = self.parts.get(self.pushed) {
+            expected += part.answer_len();
+            let full = connection.pending() > MAX_BATCH || expected > MAX_ANSWERS;
+            if full && self.pushed > before {
+                break;
+            }
+            connection.push(part.content(self.requests[index]).as_bytes());
+            self.pushed += 1;
+        }
+        self.pushed > before
+    }
+
+    /// Whether all of it has been added.
+    pub fn all_pushed(&self) -> bool {
+        self.pushed == self.parts.len()
+    }
+
+    /// Whether there are questions without an answer.
+    pub const fn awaits(&self) -> bool {
+        self.taken < self.pushed
+    }
+
+    /// Takes the next answer.
+    pub fn take(&mut self, packet: &[u8], layout: &Layout) {
+        if let Some(&(index, part)) = self.parts.get(self.taken) {
+            part.take(packet, layout, &mut self.answers[index]);
+            self.taken += 1;
+        }
+    }
+
+    /// What was asked, and what was answered.
+    pub fn finish(self) -> (&'a [Request], Vec<Answer>) {
+        (self.requests, self.answers)
+    }
+}
+
+/// One packet of a request.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Part {
+    /// Anything that is answered with `OK`.
+    Order,
+    /// The selection before registers are asked for.
+    Prelude,
+    /// The registers.
+    Registers,
+    /// A piece of memory: its offset in the request and its length.
+    Memory { offset: usize, len: usize },
+}
+
+/// The packets of a request, memory in pieces of at most `piece` bytes.
+fn parts(request: Request, piece: usize, mut each: impl FnMut(Part)) {
+    match request {
+        Request::Registers(_) => {
+            each(Part::Prelude);
+            each(Part::Registers);
+        }
+        Request::Read { len, .. } => {
+            for offset in (0..len).step_by(piece.max(1)) {
+                let len = piece.max(1).min(len - offset);
+                each(Part::Memory { offset, len });
+            }
+        }
+        _ => each(Part::Order),
+    }
+}
+
+impl Part {
+    /// The content of the packet.
+    fn content(self, request: Request) -> String {
+        let point = |letter, point: Point| {
+            let Point { kind, address, len } = point;
+            format!("{letter}{},{address:x},{len:x}", kind.number())
+        };
+        match (request, self) {
+            (Request::Registers(_), Self::Registers) => "g".to_owned(),
+            (Request::Select(vcpu) | Request::Registers(vcpu), _) => format!("Hg{vcpu:x}"),
+            (Request::Read { address, .. }, Self::Memory { offset, len }) => {
+                format!("m{:x},{len:x}", address.wrapping_add(offset as u64))
+            }
+            (Request::Read { address, len }, _) => format!("m{address:x},{len:x}"),
+            (Request::Insert(what), _) => point('Z', what),
+            (Request::Remove(what), _) => point('z', what),
+        }
+    }
+
+    /// How many bytes its answer may have, roughly.
+    const fn answer_len(self) -> usize {
+        match self {
+            Self::Order | Self::Prelude => 8,
+            Self::Registers => 2048,
+            Self::Memory { len, .. } => 2 * len + 8,
+        }
+    }
+
+    /// Takes the answer to this part into that of the whole.
+    fn take(self, packet: &[u8], layout: &Layout, answer: &mut Answer) {
+        match (self, answer) {
+            (Self::Order, Answer::Done(done)) => *done = packet == b"OK",
+            // A stub that has no such vCPU would tell another one's registers.
+            (Self::Prelude, Answer::Registers(registers)) => {
+                *registers = (packet == b"OK").then(Box::default);
+            }
+            (Self::Registers, Answer::Registers(registers)) => {
+                *registers = registers.take().and(layout.registers(packet)).map(Box::new);
+            }
+            (Self::Memory { offset, len }, Answer::Memory(memory)) => {
+                let read = memory
+                    .as_mut()
+                    .and_then(|memory| memory.get_mut(offset..offset + len))
+                    .is_some_and(|piece| decode_hex(packet, piece));
+                if !read {
+                    *memory = None;
+                }
+            }
+            _ => {}
+        }
+    }
+}

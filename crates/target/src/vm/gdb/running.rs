@@ -1,0 +1,221 @@
+//! Letting the machine run, and stopping it.
+
+use super::connection::{Waited, deadline};
+use super::exchange::Exchange;
+use super::packet::Item;
+use super::{Answer, Gdb, GdbError, INTERRUPT, Request, State, StopReply};
+use std::time::{Duration, Instant};
+
+/// How often an interrupted machine is looked for, within the time it has.
+const NUDGES: u32 = 3;
+
+impl Gdb {
+    /// Lets all vCPUs run, or only these: the others are held where they stand.
+    /// With an empty list all stay as they are.
+    ///
+    /// # Errors
+    /// When the machine runs already or is gone.
+    pub fn resume(&mut self, vcpus: Option<&[u32]>) -> Result<(), GdbError> {
+        self.ask_then_resume(&[], vcpus).map(drop)
+    }
+
+    /// Asks, and lets vCPUs run as [`Gdb::resume`] does, in the same write: they
+    /// wait for no answer.
+    ///
+    /// # Errors
+    /// As of [`Gdb::ask`].
+    pub fn ask_then_resume(
+        &mut self,
+        requests: &[Request],
+        vcpus: Option<&[u32]>,
+    ) -> Result<Vec<Answer>, GdbError> {
+        let mut resumption = "vCont".to_owned();
+        match vcpus {
+            Some([]) => return self.ask(requests),
+            Some(vcpus) => resumption.extend(vcpus.iter().map(|vcpu| format!(";c:{vcpu:x}"))),
+            None => resumption += ";c",
+        }
+        self.must_stand()?;
+        let mut exchange = Exchange::new(requests, self.piece);
+        loop {
+            // Everything before has been answered. So a stub that acknowledges at
+            // all has acknowledged all of it, and a stop that comes before it does
+            // so for the resumption is an old one.
+            let acknowledges = self.connection.acknowledged == self.connection.sent;
+            exchange.push(&mut self.connection);
+            let last = exchange.all_pushed();
+            if last {
+                self.connection.push(resumption.as_bytes());
+            }
+            let deadline = self.flush()?;
+            let sent = self.connection.sent;
+            self.take(&mut exchange, deadline)?;
+            if last {
+                let acknowledged = if acknowledges { sent } else { 0 };
+                self.state = State::Running { acknowledged };
+                return Ok(self.noted(exchange));
+            }
+            self.connection.settle();
+        }
+    }
+
+    /// Waits for the machine to stop. `None` when the time is over, or a signal
+    /// handler ran, or when it does not run at all.
+    ///
+    /// # Errors
+    /// When the connection is gone.
+    pub fn wait(&mut self, patience: Duration) -> Result<Option<StopReply>, GdbError> {
+        match self.state {
+            State::Over => return Err(GdbError::GoneAway),
+            State::Lost => return Err(GdbError::Silent),
+            State::Standing | State::Running { .. } => {}
+        }
+        let deadline = deadline(patience);
+        while let State::Running { acknowledged } = self.state {
+            let waited = self.connection.next(deadline);
+            match self.checked(waited)? {
+                Waited::InVain | Waited::Interrupted => break,
+                Waited::For(Item::Packet) => {
+                    let packet = self.connection.packet();
+                    let Some(stop) = StopReply::parse(packet) else {
+                        if packet.is_empty() || packet[0] == b'E' {
+                            self.state = State::Standing;
+                            let why = "it refuses to let these vCPUs run";
+                            return Err(GdbError::Nonsense(why.into()));
+                        }
+                        continue;
+                    };
+                    let ended = !matches!(stop, StopReply::Stopped { .. });
+                    if self.connection.acknowledged < acknowledged && !ended {
+                        self.strays += 1;
+                        continue;
+                    }
+                    self.state = if ended { State::Over } else { State::Standing };
+                    return Ok(Some(stop));
+                }
+                Waited::For(_) => {}
+            }
+        }
+        Ok(None)
+    }
+
+    /// Stops the machine. If it stopped by itself just before, that stop is told,
+    /// and told once.
+    ///
+    /// # Errors
+    /// When it does not run, does not stop in time, or is gone.
+    pub fn interrupt(&mut self, patience: Duration) -> Result<StopReply, GdbError> {
+        if let Some(stop) = self.wait(Duration::ZERO)? {
+            return Ok(stop);
+        }
+        if !self.is_running() {
+            return Err(GdbError::Nonsense("the machine stands already".into()));
+        }
+        self.connection.push_raw(INTERRUPT);
+        self.flush()?;
+        let end = deadline(patience);
+        for nudges in 0..NUDGES {
+            let left = end.saturating_duration_since(Instant::now());
+            if let Some(stop) = self.wait_through(left / (NUDGES - nudges))? {
+                if nudges > 0 && !matches!(self.state, State::Over) {
+                    // An answer after those to the nudges: none is left behind it.
+                    self.ask(&[Request::Select(self.vcpus[0])])?;
+                }
+                return Ok(stop);
+            }
+            // A machine that somebody else has stopped says nothing to an
+            // interrupt, but can be asked why it stands. If it ran after all, the
+            // first byte of the question stops it, on some versions in silence;
+            // then the next question is answered.
+            self.connection.push(b"?");
+            self.flush()?;
+        }
+        self.state = State::Lost;
+        Err(GdbError::Silent)
+    }
+
+    /// Stops the machine as [`Gdb::interrupt`] does, and asks in the same write.
+    ///
+    /// # Errors
+    /// As of [`Gdb::interrupt`] and [`Gdb::ask`].
+    pub fn interrupt_then_ask(
+        &mut self,
+        requests: &[Request],
+        patience: Duration,
+    ) -> Result<(StopReply, Vec<Answer>), GdbError> {
+        if let Some(stop) = self.wait(Duration::ZERO)? {
+            return Ok((stop, self.ask(requests)?));
+        }
+        let State::Running { acknowledged } = self.state else {
+            return Err(GdbError::Nonsense("the machine stands already".into()));
+        };
+        let mut exchange = Exchange::new(requests, self.piece);
+        if exchange.all_pushed() {
+            return Ok((self.interrupt(patience)?, self.noted(exchange)));
+        }
+        self.connection.push_raw(INTERRUPT);
+        exchange.push(&mut self.connection);
+        self.flush()?;
+        let stop = self.stop_or_answer(acknowledged, deadline(patience))?;
+        self.state = State::Standing;
+        // An answer proves that the machine stands, though nobody has said so.
+        let stop = match stop {
+            Some(stop) => stop,
+            None => {
+                exchange.take(self.connection.packet(), &self.layout);
+                StopReply::Stopped {
+                    vcpu: None,
+                    signal: StopReply::INTERRUPT,
+                    watch: None,
+                }
+            }
+        };
+        if !matches!(stop, StopReply::Stopped { .. }) {
+            self.state = State::Over;
+            return Ok((stop, Vec::new()));
+        }
+        let deadline = deadline(self.patience);
+        self.take(&mut exchange, deadline)?;
+        self.connection.settle();
+        while exchange.push(&mut self.connection) {
+            let deadline = self.flush()?;
+            self.take(&mut exchange, deadline)?;
+            self.connection.settle();
+        }
+        Ok((stop, self.noted(exchange)))
+    }
+
+    /// The stop after an interrupt, or `None` when something else is said.
+    fn stop_or_answer(
+        &mut self,
+        acknowledged: u64,
+        deadline: Instant,
+    ) -> Result<Option<StopReply>, GdbError> {
+        loop {
+            let waited = self.connection.next(deadline);
+            match self.checked(waited)? {
+                Waited::For(Item::Packet) => {
+                    let stop = StopReply::parse(self.connection.packet());
+                    let old = self.connection.acknowledged < acknowledged;
+                    if !old || !matches!(stop, Some(StopReply::Stopped { .. })) {
+                        return Ok(stop);
+                    }
+                    self.strays += 1;
+                }
+                Waited::InVain => return self.checked(Err(GdbError::Silent)),
+                Waited::For(_) | Waited::Interrupted => {}
+            }
+        }
+    }
+
+    /// As [`Gdb::wait`], signal handlers notwithstanding.
+    fn wait_through(&mut self, patience: Duration) -> Result<Option<StopReply>, GdbError> {
+        let end = deadline(patience);
+        loop {
+            let stop = self.wait(end.saturating_duration_since(Instant::now()))?;
+            if stop.is_some() || Instant::now() >= end {
+                return Ok(stop);
+            }
+        }
+    }
+}
