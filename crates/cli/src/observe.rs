@@ -377,7 +377,7 @@ fn begin(
 }
 
 /// Ends a virtual machine that was started here; how its workload ended.
-fn end(machine: launch::Vm, over: bool, report: &mut RunReport) -> Ending {
+fn end(mut machine: launch::Vm, over: bool, report: &mut RunReport) -> Ending {
     if over {
         let _ = machine.wait(FAREWELL);
     }

@@ -193,9 +193,6 @@ impl Vm {
         if self.broken.is_some() || self.gdb.is_running() {
             return;
         }
-        if !self.orders.is_empty() {
-            self.ask(&[]);
-        }
         let free: Vec<u32> = self
             .vcpus
             .iter()
@@ -209,7 +206,9 @@ impl Vm {
             vcpu.registers = None;
         }
         let all = free.len() == self.vcpus.len();
-        if let Err(error) = self.gdb.resume((!all).then_some(free.as_slice())) {
+        let orders = std::mem::take(&mut self.orders);
+        let only = (!all).then_some(free.as_slice());
+        if let Err(error) = self.gdb.ask_then_resume(&orders, only) {
             self.broken = Some(error);
         }
         self.stood.ends();

@@ -67,7 +67,9 @@ impl Accelerator {
     pub fn arguments(&self) -> [&'static str; 4] {
         match self {
             Self::Kvm => ["-accel", "kvm", "-cpu", "host"],
-            Self::Tcg(_) => ["-accel", "tcg,thread=multi", "-cpu", "qemu64"],
+            // QEMU 7.2 emulates cmpxchg16b so that newer kernels, which use it to
+            // allocate memory, die of it now and then.
+            Self::Tcg(_) => ["-accel", "tcg,thread=multi", "-cpu", "qemu64,-cx16"],
         }
     }
 }
