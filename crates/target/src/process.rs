@@ -7,6 +7,7 @@
 //! business (signals, forks, new threads).
 
 mod attach;
+mod calm;
 mod detach;
 mod dump;
 mod events;

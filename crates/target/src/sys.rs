@@ -89,14 +89,17 @@ pub fn when_parent_dies(signal: c_int) -> io::Result<()> {
     check(unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, signal) }.into()).map(drop)
 }
 
-/// Gives the calling thread a table of open files of its own, without `left_out`.
+/// Gives the calling thread a table of open files of its own, without those.
 /// When another thread of the process dies, its files are then closed at once and
 /// not when this one has died, too.
-pub fn own_files(left_out: RawFd) -> io::Result<()> {
+pub fn own_files(left_out: &[RawFd]) -> io::Result<()> {
     // SAFETY: takes a number only, and changes nothing that others see.
     check(unsafe { libc::unshare(libc::CLONE_FILES) }.into())?;
-    // SAFETY: in this thread's table nobody else uses the descriptor.
-    check(unsafe { libc::close(left_out) }.into()).map(drop)
+    for file in left_out {
+        // SAFETY: in this thread's table nobody else uses the descriptor.
+        check(unsafe { libc::close(*file) }.into())?;
+    }
+    Ok(())
 }
 
 /// Lets this thread run before all that are not of real time, or else makes it as

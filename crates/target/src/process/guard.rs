@@ -39,9 +39,12 @@ pub fn note(ledger: Ledger, pid: Tid, entry: Entry) -> bool {
     ledger.append([head, address])
 }
 
-/// Puts back every breakpoint byte that still stands; in how many processes.
-pub fn restore_all(ledger: Ledger) -> usize {
-    let mut texts: BTreeMap<Tid, BTreeMap<u64, u8>> = BTreeMap::new();
+/// The processes that were noted, and the bytes that stand in each.
+pub type Noted = BTreeMap<Tid, BTreeMap<u64, u8>>;
+
+/// What the list comes to.
+pub fn noted(ledger: Ledger) -> Noted {
+    let mut texts = Noted::new();
     for [head, address] in ledger.entries() {
         let text = texts
             .entry(((head >> 32) as u32).cast_signed())
@@ -52,8 +55,13 @@ pub fn restore_all(ledger: Ledger) -> usize {
             _ => text.clear(),
         }
     }
+    texts
+}
+
+/// Puts back every breakpoint byte that still stands; in how many processes.
+pub fn restore_all(ledger: Ledger) -> usize {
     let mut restored = 0;
-    for (pid, text) in texts {
+    for (pid, text) in noted(ledger) {
         let Ok(memory) = open_memory(pid) else {
             continue;
         };

@@ -1,6 +1,7 @@
 //! One address space: its memory, text, modules, breakpoints and watches. Most
 //! often it is a process's own; a vforked child shares its parent's.
 
+use super::guard;
 use super::hooks::Hooks;
 use super::maps::{self, Mapping};
 use super::text::Breakpoints;
@@ -60,6 +61,10 @@ pub struct Found {
 impl Space {
     /// The space of process `pid`, asleep.
     pub fn new(id: SpaceId, pid: Tid, ledger: Option<Ledger>) -> Result<Self, TargetError> {
+        // Whoever looks after it if we are killed knows of it.
+        if let Some(ledger) = ledger {
+            guard::note(ledger, pid, guard::Entry::AllGone);
+        }
         Ok(Self {
             id,
             pid,

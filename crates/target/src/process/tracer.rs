@@ -7,7 +7,7 @@
 //! puts the breakpoint bytes back. And when tracing is over the tracer ends,
 //! which frees threads in their sleep as no request to the kernel can.
 
-use super::{Process, Signals, guard, tasks};
+use super::{Process, Signals, calm, guard, tasks};
 use crate::Ending;
 use crate::Machine;
 use crate::vm::gdb::rescue;
@@ -15,7 +15,7 @@ use crate::process::events::ending;
 use crate::sys::{self, Change, Ledger, SignalSet, Tid};
 use std::collections::HashMap;
 use std::io::{self, Read, Write};
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -26,7 +26,7 @@ use std::time::Duration;
 pub(super) const FRONT_DIED: i32 = 40;
 
 /// Before everything that is not a matter of life and death.
-const TRACER_NICENESS: i32 = -15;
+pub(super) const RUN_FIRST: i32 = -15;
 
 /// Which of the two processes this one is now.
 pub enum Side {
@@ -53,9 +53,21 @@ pub fn split(signals: Arc<Signals>, guarded: Guarded) -> io::Result<(Side, UnixS
     let ledger = Ledger::new()?;
     let (front, tracer) = UnixStream::pair()?;
     let (watched, lifeline) = UnixStream::pair()?;
+    let second = match guarded {
+        Guarded::Processes => {
+            let (watched_too, second) = UnixStream::pair()?;
+            if sys::fork()?.is_none() {
+                drop((front, tracer, watched, lifeline, second));
+                calm::watch_over(watched_too, ledger);
+                std::process::exit(0);
+            }
+            Some(second)
+        }
+        Guarded::Machine(_) => None,
+    };
     let parent = std::process::id();
     if let Some(pid) = sys::fork()? {
-        drop((tracer, lifeline));
+        drop((tracer, lifeline, second));
         let guard = std::thread::spawn(move || watch_over(watched, ledger, guarded));
         let front_side = Front {
             tracer: pid,
@@ -75,13 +87,13 @@ pub fn split(signals: Arc<Signals>, guarded: Guarded) -> io::Result<(Side, UnixS
     // A thread that has stopped and that its tracer has not heard of yet is lost if
     // the tracer is killed just then, and is held in vain meanwhile: who traces
     // comes first, where that is allowed.
-    sys::run_first(TRACER_NICENESS);
+    sys::run_first(RUN_FIRST);
     // Ctrl-Z stops the program and the one in front, and `fg` continues both; who
     // traces the program must not stop with it.
     let kept = SignalSet::block(&[libc::SIGTSTP, libc::SIGTTIN, libc::SIGTTOU]);
     let side = Tracer {
         ledger,
-        lifeline,
+        lifelines: std::iter::once(lifeline).chain(second).collect(),
         ready: Arc::default(),
         _signals: kept,
     };
@@ -103,7 +115,7 @@ pub struct Tracer {
     ledger: Ledger,
     /// Closed by the kernel when the tracing thread dies, before it lets go of its
     /// tracees.
-    lifeline: UnixStream,
+    lifelines: Vec<UnixStream>,
     /// How many other threads keep no file of ours open.
     ready: Arc<AtomicUsize>,
     _signals: SignalSet,
@@ -118,10 +130,10 @@ impl Tracer {
     /// open would outlive the thread that traces, and a perf event that outlives
     /// its tracer kills.
     pub fn for_threads(&self) -> impl Fn() + Clone + Send + Sync + 'static {
-        let lifeline = self.lifeline.as_raw_fd();
+        let lifelines: Vec<RawFd> = self.lifelines.iter().map(AsRawFd::as_raw_fd).collect();
         let ready = Arc::clone(&self.ready);
         move || {
-            let _ = sys::own_files(lifeline);
+            let _ = sys::own_files(&lifelines);
             ready.fetch_add(1, Ordering::Release);
         }
     }
@@ -135,7 +147,9 @@ impl Tracer {
 
     /// Says that everything was put back.
     pub fn farewell(mut self) {
-        let _ = self.lifeline.write_all(&[1]);
+        for lifeline in &mut self.lifelines {
+            let _ = lifeline.write_all(&[1]);
+        }
     }
 
     /// Whether the one in front has seen enough.
