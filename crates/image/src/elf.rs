@@ -314,7 +314,9 @@ impl Image {
         self.live = Arc::new(LiveText::over(&self.data, &self.segments, live));
         // What was found in the file's code may not hold any more.
         self.code = Code::default();
-        self.debug = OnceLock::new();
+        if let Some(debug) = self.debug.take() {
+            self.debug = OnceLock::from(DebugInfo::new(&self, debug.search().clone()));
+        }
         self
     }
 

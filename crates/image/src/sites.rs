@@ -108,11 +108,14 @@ fn chunks(count: usize, size: impl Fn(usize) -> u64) -> Vec<Range<usize>> {
 /// module treats as data.
 fn merge(image: &Image, chunks: Vec<Scanned>) -> SamplingSet {
     let functions = image.functions();
+    let kernel = image.is_kernel();
     let mut is_data = vec![false; functions.as_slice().len()];
     for (referred, whole) in chunks.iter().flat_map(|chunk| &chunk.references) {
         // The address of a function's start is a function pointer; reading from
-        // there, or pointing into the middle, is how data is used.
-        if let Some(index) = functions.index_at(Svma(*referred))
+        // there, or pointing into the middle, is how data is used. A kernel
+        // points into its functions to say where it was.
+        if (*whole || !kernel)
+            && let Some(index) = functions.index_at(Svma(*referred))
             && let Some(function) = functions.as_slice().get(index)
             && (*whole || function.start.0 != *referred)
             && let Some(flag) = is_data.get_mut(index)

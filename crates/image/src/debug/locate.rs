@@ -13,18 +13,34 @@ use std::sync::Arc;
 /// Where systems keep separate debug files.
 const SYSTEM_ROOT: &str = "/usr/lib/debug";
 
-/// The folders under which separate debug files are looked for.
+/// The folders under which separate debug files and sources are looked for.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DebugSearch {
     /// Each holds `.build-id/xx/….debug` files, and debug files at the paths of
     /// the files they belong to.
     pub roots: Vec<PathBuf>,
+    /// Each holds a tree of sources that the debug information names by paths of
+    /// another machine, or by relative ones. Given by somebody who knows that
+    /// they are the right ones, so their age is not looked at.
+    pub sources: Vec<PathBuf>,
 }
 
 impl Default for DebugSearch {
     fn default() -> Self {
         Self {
             roots: vec![PathBuf::from(SYSTEM_ROOT)],
+            sources: vec![],
+        }
+    }
+}
+
+impl DebugSearch {
+    /// In the file itself alone.
+    #[must_use]
+    pub const fn nowhere() -> Self {
+        Self {
+            roots: vec![],
+            sources: vec![],
         }
     }
 }

@@ -103,6 +103,14 @@ impl Image {
         self.debug
             .get_or_init(|| DebugInfo::new(self, DebugSearch::default()))
     }
+
+    /// The same image with its debug information and sources looked for in
+    /// `search`.
+    #[must_use]
+    pub fn with_debug_search(mut self, search: DebugSearch) -> Self {
+        self.debug = OnceLock::from(DebugInfo::new(&self, search));
+        self
+    }
 }
 
 impl DebugInfo {
@@ -117,13 +125,17 @@ impl DebugInfo {
                 live: image.live_text(),
                 kernel: image.is_kernel(),
                 program: image.interpreter().is_some() || !image.position_independent(),
-                search,
                 located: OnceLock::new(),
                 loaded: OnceLock::new(),
                 symbols: OnceLock::new(),
-                judge: Judge::default(),
+                judge: Judge::new(search.sources.clone()),
+                search,
             }),
         }
+    }
+
+    pub(crate) fn search(&self) -> &DebugSearch {
+        &self.inner.search
     }
 
     /// Whether there is any beyond symbols.

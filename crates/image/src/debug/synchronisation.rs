@@ -25,13 +25,17 @@ use crate::{Access, Instruction};
 use gimli::UnitOffset;
 use redhanded_model::Svma;
 use std::collections::HashMap;
+use std::ffi::OsStr;
 use std::hash::Hash;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
 /// How deep macros are followed into macros.
 const MAX_EXPANSION: usize = 4;
+
+/// How many folders of a path are looked at.
+const MAX_FOLDERS: usize = 64;
 
 /// What the source says about the access of one instruction.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -47,6 +51,8 @@ pub enum SourceSync {
 /// What was worked out so far.
 #[derive(Default)]
 pub(super) struct Judge {
+    /// Trees of sources.
+    trees: Vec<PathBuf>,
     functions: Mutex<HashMap<String, Function>>,
     sources: Mutex<HashMap<PathBuf, Option<Arc<Source>>>>,
     units: Mutex<HashMap<u32, Arc<UnitNames>>>,
@@ -255,6 +261,13 @@ struct Fixed {
 }
 
 impl Judge {
+    pub(super) fn new(trees: Vec<PathBuf>) -> Self {
+        Self {
+            trees,
+            ..Self::default()
+        }
+    }
+
     fn function(&self, raw: &str) -> Function {
         let mut known = lock(&self.functions);
         if let Some(function) = known.get(raw) {
@@ -408,16 +421,42 @@ impl Judge {
     /// The text of a file, unless it is newer than the program.
     fn source(&self, path: &Path, built: Option<SystemTime>) -> Option<Arc<Source>> {
         if let Some(built) = built
-            && std::fs::metadata(path).ok()?.modified().ok()? > built
+            && std::fs::metadata(path)
+                .and_then(|about| about.modified())
+                .is_ok_and(|modified| modified > built)
         {
             return None;
         }
         if let Some(source) = lock(&self.sources).get(path) {
             return source.clone();
         }
-        let source = read(path).map(|text| Arc::new(Source::read(&text)));
+        let source = read(path)
+            .or_else(|| self.in_trees(path).find_map(|path| read(&path)))
+            .map(|text| Arc::new(Source::read(&text)));
         lock(&self.sources).insert(path.to_owned(), source.clone());
         source
+    }
+}
+
+impl Judge {
+    /// Where the trees may have a file that the debug information names by
+    /// another machine's path: what it ends with, the longest first. A name
+    /// alone, without a folder, could be any file's.
+    fn in_trees(&self, path: &Path) -> impl Iterator<Item = PathBuf> {
+        let parts: Vec<&OsStr> = path
+            .components()
+            .filter_map(|part| match part {
+                Component::Normal(name) => Some(name),
+                _ => None,
+            })
+            .collect();
+        let ends = (0..parts.len().min(MAX_FOLDERS))
+            .filter_map(|start| parts.get(start..))
+            .filter(|end| end.len() > 1 || parts.len() == 1)
+            .map(|end| end.iter().collect::<PathBuf>())
+            .collect::<Vec<_>>();
+        let trees = self.trees.iter();
+        trees.flat_map(move |tree| ends.clone().into_iter().map(|end| tree.join(end)))
     }
 }
 

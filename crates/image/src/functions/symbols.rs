@@ -37,7 +37,8 @@ pub(crate) fn code_symbols(image: &Image, layout: &Layout) -> BTreeMap<u64, Symb
         return symbols;
     };
     let stripped = file.symbols().next().is_none();
-    read(&file, layout, &mut symbols);
+    let kernel = image.is_kernel();
+    read(&file, layout, kernel, &mut symbols);
     if stripped
         && let Some(path) = image.debug().source()
         && path != image.path()
@@ -45,12 +46,17 @@ pub(crate) fn code_symbols(image: &Image, layout: &Layout) -> BTreeMap<u64, Symb
         && let Ok(debug) = map(&debug)
         && let Ok(file) = ElfFile64::parse(&*debug)
     {
-        read(&file, layout, &mut symbols);
+        read(&file, layout, kernel, &mut symbols);
     }
     symbols
 }
 
-fn read(file: &ElfFile64<'_, Endianness>, layout: &Layout, symbols: &mut BTreeMap<u64, Symbol>) {
+fn read(
+    file: &ElfFile64<'_, Endianness>,
+    layout: &Layout,
+    kernel: bool,
+    symbols: &mut BTreeMap<u64, Symbol>,
+) {
     let endian = file.endian();
     // In a damaged file all symbols may share one long name; honest tables have
     // each name's bytes once.
@@ -59,7 +65,9 @@ fn read(file: &ElfFile64<'_, Endianness>, layout: &Layout, symbols: &mut BTreeMa
         let raw = symbol.elf_symbol();
         let function = match raw.st_type() {
             elf::STT_FUNC | elf::STT_GNU_IFUNC => true,
-            elf::STT_NOTYPE => false,
+            // Code of a kernel that is not called like a function has a size and
+            // no type.
+            elf::STT_NOTYPE => kernel && raw.st_size(endian) > 0,
             _ => continue,
         };
         if raw.st_shndx(endian) == elf::SHN_UNDEF {

@@ -110,10 +110,10 @@ impl Output<'_> {
             segment.file_size = file.len() - segment.offset;
         }
         for (index, section) in self.sections.iter().enumerate() {
-            if !placed.contains_key(&index) {
+            placed.entry(index).or_insert_with(|| {
                 file.align(16);
-                placed.insert(index, file.add(section));
-            }
+                file.add(section)
+            });
         }
         self.finish(file, &segments, &placed)
     }

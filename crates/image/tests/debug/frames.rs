@@ -2,7 +2,7 @@ use super::compile::{Built, build};
 use redhanded_image::{DebugInfo, DebugSearch, SourceFrame};
 
 fn debug(built: &Built) -> DebugInfo {
-    DebugInfo::new(&built.image(), DebugSearch { roots: vec![] })
+    DebugInfo::new(&built.image(), DebugSearch::nowhere())
 }
 
 /// The frames of the first address of a function at which `wanted` holds.

@@ -56,7 +56,7 @@ impl Sound {
             .join(format!("{:?}", std::thread::current().id()));
         std::fs::write(&path, &bytes).unwrap();
         let image = Image::open(&path).unwrap();
-        let debug = DebugInfo::new(&image, DebugSearch { roots: vec![] });
+        let debug = DebugInfo::new(&image, DebugSearch::nowhere());
         let mut unwinder = Unwinder::new();
         unwinder.add_module(&image, 0);
         for svma in &self.addresses {
@@ -143,7 +143,7 @@ fn a_type_that_refers_to_itself_has_an_end() {
     let path = built.folder.path().join("cyclic");
     std::fs::write(&path, &bytes).unwrap();
     let image = Image::open(&path).unwrap();
-    let debug = DebugInfo::new(&image, DebugSearch { roots: vec![] });
+    let debug = DebugInfo::new(&image, DebugSearch::nowhere());
     let variable = debug.variable_at(built.symbol("ring")).unwrap();
     assert_eq!((variable.name.as_str(), variable.size), ("ring", 8));
     let _ = variable.part(0, 8);

@@ -21,6 +21,7 @@ fn debug(built: &Built, root: &Path) -> DebugInfo {
         &built.image(),
         DebugSearch {
             roots: vec![root.to_owned()],
+            ..DebugSearch::nowhere()
         },
     )
 }

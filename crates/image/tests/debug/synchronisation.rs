@@ -35,7 +35,7 @@ fn accesses(image: &Image, start: u64, size: u64) -> Vec<(u64, String)> {
 /// they call have none of their own.
 fn check(built: &Built, without: &[&str]) {
     let image = built.image();
-    let debug = DebugInfo::new(&image, DebugSearch { roots: vec![] });
+    let debug = DebugInfo::new(&image, DebugSearch::nowhere());
     let data = std::fs::read(&built.program).unwrap();
     let object = object::File::parse(&*data).unwrap();
     let mut checked = 0;
@@ -68,7 +68,7 @@ fn check(built: &Built, without: &[&str]) {
 /// At -O0 a C++ or Rust atomic is a function call; the access is in there.
 fn check_functions(built: &Built, family: &str, method: &str) {
     let image = built.image();
-    let debug = DebugInfo::new(&image, DebugSearch { roots: vec![] });
+    let debug = DebugInfo::new(&image, DebugSearch::nowhere());
     let data = std::fs::read(&built.program).unwrap();
     let object = object::File::parse(&*data).unwrap();
     let mut marked = 0;
@@ -144,7 +144,7 @@ fn idioms_of_c_in_a_library() {
 fn lines_without_types_leave_doubt() {
     let built = build("idioms.c", &["-g1", "-O1", "-fopenmp", "-fno-ipa-icf"]);
     let image = built.image();
-    let debug = DebugInfo::new(&image, DebugSearch { roots: vec![] });
+    let debug = DebugInfo::new(&image, DebugSearch::nowhere());
     let ask = |function| {
         let at = accesses(&image, built.symbol(function).0, 32)[0].0;
         debug.synchronisation(Svma(at))
@@ -199,7 +199,7 @@ fn accesses_of_one_statement_are_told_apart() {
     for level in ["-O0", "-O1", "-O2"] {
         let built = build("idioms.c", &["-g", "-fopenmp", level]);
         let image = built.image();
-        let debug = DebugInfo::new(&image, DebugSearch { roots: vec![] });
+        let debug = DebugInfo::new(&image, DebugSearch::nowhere());
         let data = std::fs::read(&built.program).unwrap();
         let object = object::File::parse(&*data).unwrap();
         let functions = object
@@ -239,7 +239,7 @@ fn the_guard_of_a_static_is_marked() {
     for options in [&["-g"][..], &[], &["-O2", "-g"]] {
         let built = build("variables.cc", options);
         let image = built.image();
-        let debug = DebugInfo::new(&image, DebugSearch { roots: vec![] });
+        let debug = DebugInfo::new(&image, DebugSearch::nowhere());
         let guard = built.symbol("_ZGVZ4lazyvE4made").0;
         let start = built.symbol("_Z4lazyv").0;
         let mut found = 0;
@@ -263,7 +263,7 @@ fn the_guard_of_a_static_is_marked() {
 fn what_marks_it_is_told() {
     let built = build("idioms.c", &["-g", "-O2", "-fopenmp", "-fno-ipa-icf"]);
     let image = built.image();
-    let debug = DebugInfo::new(&image, DebugSearch { roots: vec![] });
+    let debug = DebugInfo::new(&image, DebugSearch::nowhere());
     for (function, how) in [
         ("marked_load", "__atomic_load_n"),
         ("marked_macro", "READ_ONCE"),
@@ -284,7 +284,7 @@ fn a_source_that_is_gone_or_changed_says_nothing() {
     let built = build("idioms.c", &["-g", "-O2", "-fopenmp", "-fno-ipa-icf"]);
     let image = built.image();
     let load = accesses(&image, built.symbol("marked_load").0, 32)[0].0;
-    let ask = || DebugInfo::new(&image, DebugSearch { roots: vec![] }).synchronisation(Svma(load));
+    let ask = || DebugInfo::new(&image, DebugSearch::nowhere()).synchronisation(Svma(load));
     assert!(matches!(ask(), SourceSync::Marked(_)));
     let source = built.folder.path().join("idioms.c");
     let later = SystemTime::now() + Duration::from_secs(3600);

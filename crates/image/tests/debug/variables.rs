@@ -3,7 +3,7 @@ use redhanded_image::{DebugInfo, DebugSearch, How, Part};
 use redhanded_model::{BitField, Svma};
 
 fn debug(built: &Built) -> DebugInfo {
-    DebugInfo::new(&built.image(), DebugSearch { roots: vec![] })
+    DebugInfo::new(&built.image(), DebugSearch::nowhere())
 }
 
 /// Checks the path and type of `size` bytes at `offset` of a symbol.

@@ -1,7 +1,7 @@
 //! Accesses that synchronise by the names of the kernel's functions.
 
 use super::build::{KERNEL, MARK, compile, one};
-use redhanded_image::{Image, SourceSync};
+use redhanded_image::{DebugSearch, Image, SourceSync};
 use redhanded_model::Svma;
 
 const SOURCE: &str = r#"
@@ -93,4 +93,54 @@ int once(struct s *p) {{ return ONCE(p->b); }}
     let image = built.linked(&[(".text", 0xffff_ffff_c010_0000)]);
     assert_eq!(told(&image, "checks", "[rdi+4]"), SourceSync::Plain);
     assert_eq!(told(&image, "once", "[rdi+4]"), marked("macro ONCE"));
+}
+
+#[test]
+fn sources_in_a_tree_that_was_given() {
+    let source = format!(
+        "{MARK}
+#define READ_ONCE(x) (*(const volatile typeof(x) *)&(x))
+struct s {{ int a, b; }};
+int once(struct s *p) {{ return READ_ONCE(p->b); }}
+int plain(struct s *p) {{ return p->b; }}
+"
+    );
+    let folder = tempfile::tempdir().unwrap();
+    let tree = folder.path().join("linux");
+    std::fs::create_dir_all(tree.join("fs")).unwrap();
+    std::fs::write(tree.join("fs/source.c"), &source).unwrap();
+    // As kernels are built: paths in them lead nowhere.
+    let object = folder.path().join("object");
+    super::build::run(
+        std::process::Command::new("gcc")
+            .current_dir(&tree)
+            .args(KERNEL)
+            .arg(format!(
+                "-ffile-prefix-map={}=debian/build/x",
+                tree.display()
+            ))
+            .args(["fs/source.c", "-o"])
+            .arg(&object),
+    );
+    let built = super::build::Built {
+        path: object,
+        folder,
+    };
+    let image = built.linked(&[(".text", 0xffff_ffff_c010_0000)]);
+    assert_eq!(told(&image, "once", "[rdi+4]"), SourceSync::Unknown);
+    let image = image.with_debug_search(DebugSearch {
+        sources: vec![tree.clone()],
+        ..DebugSearch::nowhere()
+    });
+    assert_eq!(told(&image, "once", "[rdi+4]"), marked("READ_ONCE"));
+    assert_eq!(told(&image, "plain", "[rdi+4]"), SourceSync::Plain);
+    // The same name elsewhere is another file's.
+    std::fs::rename(tree.join("fs/source.c"), tree.join("source.c")).unwrap();
+    let image = built
+        .linked(&[(".text", 0xffff_ffff_c010_0000)])
+        .with_debug_search(DebugSearch {
+            sources: vec![tree],
+            ..DebugSearch::nowhere()
+        });
+    assert_eq!(told(&image, "once", "[rdi+4]"), SourceSync::Unknown);
 }

@@ -52,8 +52,10 @@ fn compare(image: &Image) {
             let mut at = row.start_address();
             while at < row.end_address().min(entry.end_address()) {
                 let Some(rule) = orc.rule_at(at) else { break };
+                // Assembly that changes the stack, of which DWARF knows nothing.
+                let switches = rule.base == Base::Top;
                 assert!(
-                    is_same(&rule, row, &frame),
+                    switches || is_same(&rule, row, &frame),
                     "{at:#x} in {:?}: {rule:?}, {row:?}",
                     image.function_at(Svma(at))
                 );
