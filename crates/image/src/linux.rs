@@ -64,11 +64,15 @@ const SECTIONS: [(&str, Excluded); 8] = [
 /// Data that is never written once the kernel has started.
 const READ_ONLY: (&str, &str) = ("__start_rodata", "__end_rodata");
 
-/// What of a kernel's text is not sampled.
+/// Stubs through which a kernel jumps to where a register points.
+const THUNKS: (&str, &str) = ("__indirect_thunk_start", "__indirect_thunk_end");
+
+/// What of a kernel's text is not sampled, or is not what it seems.
 #[derive(Debug, Default)]
 pub(crate) struct KernelText {
     ranges: Vec<(Range<u64>, Excluded)>,
     read_only: Option<Range<u64>>,
+    thunks: Option<Range<u64>>,
 }
 
 impl KernelText {
@@ -106,7 +110,7 @@ impl KernelText {
         let mut wanted: HashMap<&[u8], Option<u64>> = BETWEEN
             .iter()
             .map(|(start, end, _)| (*start, *end))
-            .chain([READ_ONLY])
+            .chain([READ_ONLY, THUNKS])
             .flat_map(|(start, end)| [(start.as_bytes(), None), (end.as_bytes(), None)])
             .collect();
         for symbol in file.symbols() {
@@ -126,6 +130,7 @@ impl KernelText {
                 .extend(between(start, end).map(|range| (range, reason)));
         }
         self.read_only = between(READ_ONLY.0, READ_ONLY.1);
+        self.thunks = between(THUNKS.0, THUNKS.1);
     }
 
     /// Why the code at `svma` is not sampled, if it is not.
@@ -134,6 +139,11 @@ impl KernelText {
             .iter()
             .find(|(range, _)| range.contains(&svma))
             .map(|(_, reason)| *reason)
+    }
+
+    /// The stubs for indirect jumps.
+    pub fn thunks(&self) -> Option<Range<u64>> {
+        self.thunks.clone()
     }
 
     /// Whether what is at `svma` is written only while the kernel starts.

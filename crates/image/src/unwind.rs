@@ -112,9 +112,7 @@ impl Unwinder {
         let mut back = 0;
         while frames.len() < MAX_FRAMES {
             let stack = machine.sp();
-            let first = frames.len() == 1;
-            let Some(step) = step(&self.modules, &mut self.context, &mut machine, back, first)
-            else {
+            let Some(step) = step(&self.modules, &mut self.context, &mut machine, back) else {
                 break;
             };
             match step {
@@ -147,7 +145,6 @@ fn step(
     context: &mut UnwindContext<usize>,
     machine: &mut Machine<'_>,
     back: u64,
-    first: bool,
 ) -> Option<Step> {
     let at = machine.pc().wrapping_sub(back);
     let module = module_at(modules, at);
@@ -165,7 +162,9 @@ fn step(
     {
         return Some(step);
     }
-    machine.step_guessing(first, |pc| {
+    // A function that called has touched the stack; an interrupted one may not
+    // have.
+    machine.step_guessing(back == 0, |pc| {
         module_at(modules, pc)
             .is_some_and(|module| module.code.iter().any(|code| code.contains(&pc)))
     })

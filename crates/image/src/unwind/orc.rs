@@ -16,9 +16,11 @@ mod tests;
 use super::step::{Machine, Reg, Step};
 use super::table::Section;
 use crate::Image;
+use crate::kernel::KernelText;
 use gimli::X86_64;
 use object::{Object, ObjectSection};
 use row::{Base, Layout, Row, Rule, Saved, What};
+use std::ops::Range;
 use std::sync::Arc;
 
 /// Where an interrupt's entry code keeps the interrupted registers. What the
@@ -52,6 +54,10 @@ pub(crate) struct Orc {
     distances: Section,
     rows: Section,
     layout: Layout,
+    /// Code of which kernels before 6.3 say that nobody called it. They do not
+    /// unwind from there; who stops them anywhere has to. The caller is found
+    /// as from a function that has not touched the stack.
+    thunks: Range<u64>,
 }
 
 impl Orc {
@@ -64,6 +70,10 @@ impl Orc {
             distances: Section::of(image, &distances)?,
             rows: Section::of(image, &rows)?,
             layout: Layout::default(),
+            thunks: image
+                .kernel_text()
+                .and_then(KernelText::thunks)
+                .unwrap_or_default(),
         };
         let (rows, _) = table.rows.as_chunks::<6>();
         table.layout = Layout::of(rows.iter().map(|bytes| Row::read(*bytes)));
@@ -117,7 +127,7 @@ impl Orc {
     pub(super) fn step(&self, svma: u64, machine: &mut Machine<'_>) -> Option<Step> {
         let rule = self.rule_at(svma)?;
         if rule.what == What::Outermost {
-            return Some(Step::Outermost);
+            return (!self.thunks.contains(&svma)).then_some(Step::Outermost);
         }
         let before = machine.sp();
         let stack = rule.stack(machine)?;

@@ -251,15 +251,16 @@ impl<'m> Machine<'m> {
     }
 
     /// Steps by guessing, where no table covers the code: a function that has
-    /// not touched the stack yet, or one that keeps a frame pointer. `plausible`
-    /// says whether something may be a return address.
+    /// not touched the stack yet, which it may only if it was stopped rather
+    /// than called another, or one that keeps a frame pointer. `plausible` says
+    /// whether something may be a return address.
     pub(super) fn step_guessing(
         &mut self,
-        first: bool,
+        stopped: bool,
         plausible: impl Fn(u64) -> bool,
     ) -> Option<Step> {
         let stack = self.sp();
-        if first && let Some(caller) = (self.read)(stack).filter(|pc| plausible(*pc)) {
+        if stopped && let Some(caller) = (self.read)(stack).filter(|pc| plausible(*pc)) {
             self.set(X86_64::RSP, Some(stack.wrapping_add(8)));
             self.set(X86_64::RA, Some(caller));
             return Some(Step::Called);

@@ -69,6 +69,7 @@ fn module(layout: &Layout) -> Built {
         ("early_entry", 8, 0, layout.pushed << 8 | DX),
         ("thread_start", 0, 0, layout.outermost << 8),
         ("unknown", 0, 0, 0),
+        ("thunk", 0, 0, layout.outermost << 8),
         // What most of a kernel looks like.
         ("filler", 24, 0, call | SP),
         ("more_filler", 32, -32, call | SP | SAVED_AT_STACK),
@@ -82,6 +83,10 @@ fn module(layout: &Layout) -> Built {
         )
         .unwrap();
     }
+    source.push_str(
+        ".globl __indirect_thunk_start, __indirect_thunk_end\n\
+         .set __indirect_thunk_start, thunk\n.set __indirect_thunk_end, thunk + 16\n",
+    );
     // As a compiler's output is: not sorted. Linking has to do it.
     rows.reverse();
     rows.swap(1, 5);
@@ -272,5 +277,28 @@ fn memory_that_cannot_be_read_or_leads_in_a_circle_ends_it() {
         target.put(0x8000, &[on_stack, 0x7000]);
         target.put(0x7008, &[on_stack, 0x7000]);
         assert_eq!(target.stack().len(), 128);
+    }
+}
+
+#[test]
+fn from_a_stub_which_the_table_takes_for_the_end() {
+    for (name, layout) in LAYOUTS {
+        let mut target = Target::new(&layout);
+        let [thunk, leaf, filler, thread_start] =
+            ["thunk", "leaf", "filler", "thread_start"].map(|name| target.at(name));
+        // Stopped there, and interrupted there.
+        target.registers.rip = thunk;
+        target.set(Register::Rsp, 0x8000);
+        target.put(0x8000, &[leaf, filler, 0, 0, thread_start]);
+        let to_the_end = ["thunk", "leaf", "filler", "thread_start"];
+        assert_eq!(target.stack(), to_the_end, "{name}");
+        target.registers.rip = target.at("interrupt");
+        target.set(Register::Rsp, 0x9000);
+        target.put(0x9000, &saved(0, thunk, KERNEL_CODE, 0x8000));
+        assert_eq!(
+            target.stack(),
+            ["interrupt", "thunk!", "leaf", "filler", "thread_start"],
+            "{name}"
+        );
     }
 }
