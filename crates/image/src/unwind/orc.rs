@@ -16,7 +16,7 @@ mod tests;
 use super::step::{Machine, Reg, Step};
 use super::table::Section;
 use crate::Image;
-use crate::kernel::KernelText;
+use crate::linux::KernelText;
 use gimli::X86_64;
 use object::{Object, ObjectSection};
 use row::{Base, Layout, Row, Rule, Saved, What};

@@ -124,7 +124,9 @@ impl Vm {
         let debug = self.files.find_debug(&path, &module.name);
         let linked = link(&file, &sections, debug.as_deref(), &|_| None)
             .map_err(|error| error.to_string())?;
-        let place = self.files.cache.join("linked").join(format!("{:x}", linked.base));
+        let first = sections.iter().map(|(_, address)| *address).min();
+        let place = self.files.cache.join("linked");
+        let place = place.join(format!("{:x}", first.unwrap_or(0)));
         let target = place.join(format!("{}.ko", module.name));
         fs::create_dir_all(&place)
             .and_then(|()| fs::write(&target, &linked.bytes))
@@ -137,14 +139,12 @@ impl Vm {
                 live.push((Svma(segment.svma.0), bytes));
             }
         }
-        let end = plain
-            .segments()
-            .iter()
-            .map(|segment| segment.svma.0.saturating_add(segment.mem_size))
-            .max()
-            .unwrap_or(0);
+        let segments = plain.segments().iter();
+        let range = segments.fold(u64::MAX..0, |all, segment| {
+            let end = segment.svma.0.saturating_add(segment.mem_size);
+            all.start.min(segment.svma.0)..all.end.max(end)
+        });
         let image: Arc<Image> = self.images.adopt(plain.with_live_text(&live));
-        let range = linked.base..linked.base.saturating_add(end);
         self.add_module(image, module.name.clone(), linked.base, range);
         Ok(())
     }
@@ -182,7 +182,10 @@ impl Vm {
                 break;
             }
             let bytes = self.string(text)?;
-            sections.insert(bytes, self.word(entry.wrapping_add(address))?);
+            // What only initialisation needed is freed, and something else there now.
+            if !bytes.starts_with(".init") {
+                sections.insert(bytes, self.word(entry.wrapping_add(address))?);
+            }
         }
         (!sections.is_empty()).then(|| sections.into_iter().collect())
     }
