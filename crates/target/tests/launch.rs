@@ -313,7 +313,9 @@ fn own_modules_of(provision: &Provision) {
         added: modules.iter().map(|path| Added::module(path)).collect(),
         ..options(provision, &["grep", "-c", "^dm_snapshot ", "/proc/modules"])
     };
-    assert_eq!(run(&machine).out, "1\n");
+    let ran = run(&machine);
+    assert_eq!(ran.state, VmState::Exited(0), "{} {:#?}", ran.err, ran.log);
+    assert_eq!(ran.out, "1\n");
 }
 
 #[test]

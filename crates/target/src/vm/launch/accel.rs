@@ -67,8 +67,8 @@ impl Accelerator {
     pub fn arguments(&self) -> [&'static str; 4] {
         match self {
             Self::Kvm => ["-accel", "kvm", "-cpu", "host"],
-            // QEMU 7.2 emulates cmpxchg16b so that newer kernels, which use it to
-            // allocate memory, die of it now and then.
+            // QEMU 7.2 spoils the flags in cmpxchg16b, which newer kernels use for
+            // every allocation: a processor without it has them do otherwise.
             Self::Tcg(_) => ["-accel", "tcg,thread=multi", "-cpu", "qemu64,-cx16"],
         }
     }

@@ -3,9 +3,8 @@
 use super::system;
 use crate::TargetError;
 use std::collections::VecDeque;
-use std::io::{self, Read, Write};
+use std::io::{self, PipeReader, PipeWriter, Read, Write};
 use std::os::fd::{AsRawFd, RawFd};
-use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -86,29 +85,37 @@ pub struct Channels {
     ear: Arc<Ear>,
     threads: Vec<JoinHandle<()>>,
     /// The way back to who tells how far the machine is.
-    back: Option<UnixStream>,
+    back: Option<PipeWriter>,
 }
 
 /// Our ends and the machine's.
+///
+/// Pipes, because they hold 64 KiB however it is written: sockets are full after a
+/// few hundred writes of one byte, and a kernel that waits for its console for too
+/// long goes on and leaves a hole in its log.
 pub struct Ports {
-    ours: [UnixStream; 4],
-    guests: [UnixStream; 4],
+    ours: [PipeReader; 4],
+    guests: [PipeWriter; 4],
+    /// The other way, for the last of them.
+    back: (PipeReader, PipeWriter),
 }
 
 impl Ports {
     /// Makes the four.
     pub fn new() -> Result<Self, TargetError> {
-        let pair = || UnixStream::pair().map_err(system("cannot make a socket"));
+        let pair = || io::pipe().map_err(system("cannot make a pipe"));
         let [a, b, c, d] = [pair()?, pair()?, pair()?, pair()?];
         Ok(Self {
             ours: [a.0, b.0, c.0, d.0],
             guests: [a.1, b.1, c.1, d.1],
+            back: pair()?,
         })
     }
 
     /// The files that QEMU is to inherit.
-    pub fn files(&self) -> [RawFd; 4] {
-        self.guests.each_ref().map(AsRawFd::as_raw_fd)
+    pub fn files(&self) -> [RawFd; 5] {
+        let [a, b, c, d] = self.guests.each_ref().map(AsRawFd::as_raw_fd);
+        [a, b, c, d, self.back.0.as_raw_fd()]
     }
 
     /// Begins to listen. The guest's ends are closed here, so that those in QEMU
@@ -127,8 +134,7 @@ impl Ports {
             news: Condvar::new(),
         });
         let [log, stdout, stderr, told] = self.ours;
-        let back = told.try_clone().ok();
-        let listen = |port: UnixStream, what: fn(&mut Heard, &[u8])| {
+        let listen = |port: PipeReader, what: fn(&mut Heard, &[u8])| {
             let ear = Arc::clone(&ear);
             thread::spawn(move || {
                 lines(port, |line| {
@@ -139,7 +145,7 @@ impl Ports {
                 ear.news.notify_all();
             })
         };
-        let copy = |port: UnixStream, to: Box<dyn Write + Send>| {
+        let copy = |port: PipeReader, to: Box<dyn Write + Send>| {
             let ear = Arc::clone(&ear);
             thread::spawn(move || {
                 copy(port, to);
@@ -153,7 +159,11 @@ impl Ports {
             listen(log, Heard::log_line),
             listen(told, Heard::told_line),
         ];
-        Channels { ear, threads, back }
+        Channels {
+            ear,
+            threads,
+            back: Some(self.back.1),
+        }
     }
 }
 
@@ -240,7 +250,7 @@ impl Channels {
 
 /// Copies until the port is closed. A reader of ours that went away must not stop
 /// the guest: the rest is then read and dropped.
-fn copy(mut from: UnixStream, to: Box<dyn Write + Send>) {
+fn copy(mut from: PipeReader, to: Box<dyn Write + Send>) {
     let mut to = Some(to);
     let mut buffer = [0; 4096];
     loop {
@@ -261,7 +271,7 @@ fn copy(mut from: UnixStream, to: Box<dyn Write + Send>) {
 }
 
 /// Hands out lines until the port is closed.
-fn lines(mut from: UnixStream, mut each: impl FnMut(&[u8])) {
+fn lines(mut from: PipeReader, mut each: impl FnMut(&[u8])) {
     let mut line = Vec::new();
     let mut buffer = [0; 4096];
     loop {
@@ -317,13 +327,25 @@ fn is_trouble(line: &str) -> bool {
 }
 
 /// What QEMU has to be told about the ports.
-pub fn arguments(files: [RawFd; 4]) -> Vec<String> {
-    let mut arguments = Vec::new();
+pub fn arguments([a, b, c, d, back]: [RawFd; 5]) -> Vec<String> {
+    let files = [a, b, c, d];
+    let mut arguments = vec!["-add-fd".to_owned(), format!("fd={back},set=5")];
     // Ports of a PC share two interrupts, and a shared one gets lost in QEMU when
     // one port clears it for the other.
     for ((index, irq), file) in [(0, 4), (1, 3), (2, 5), (3, 7)].into_iter().zip(files) {
+        // Appended to, because a pipe cannot be made empty; and there is no set 0.
+        let set = index + 1;
+        arguments.push("-add-fd".to_owned());
+        arguments.push(format!("fd={file},set={set}"));
         arguments.push("-chardev".to_owned());
-        arguments.push(format!("socket,id=redhanded{index},fd={file}"));
+        let input = if index == 3 {
+            ",input-path=/dev/fdset/5"
+        } else {
+            ""
+        };
+        arguments.push(format!(
+            "file,id=redhanded{index},path=/dev/fdset/{set},append=on{input}"
+        ));
         arguments.push("-device".to_owned());
         arguments.push(format!(
             "isa-serial,index={index},irq={irq},chardev=redhanded{index}"
@@ -406,7 +428,7 @@ mod tests {
 
     #[test]
     fn the_log_is_bounded_however_long_its_lines_are() {
-        let (mut guest, port) = UnixStream::pair().unwrap();
+        let (port, mut guest) = io::pipe().unwrap();
         let writer = thread::spawn(move || {
             for _ in 0..800 {
                 guest.write_all(&[b'x'; 4000]).unwrap();
