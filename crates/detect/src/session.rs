@@ -87,6 +87,8 @@ pub struct Counts {
     pub held: Duration,
     /// Thread time of the program.
     pub thread_time: Duration,
+    /// Time in which nobody ran at all, where stopping one stops all.
+    pub stood: Option<Duration>,
     /// The sites.
     pub sites: SiteCounts,
     /// What was lost.
@@ -325,6 +327,7 @@ impl Session<'_> {
         };
         self.counts.losses.merge(&self.target.take_losses());
         self.counts.held = self.target.held();
+        self.counts.stood = self.target.stood();
     }
 
     fn remember(&mut self, record: &WindowRecord) {

@@ -68,6 +68,8 @@ pub struct RunReport {
     pub held_s: f64,
     /// Thread time in seconds the budget is measured against.
     pub thread_s: f64,
+    /// Time in which nobody ran at all, where stopping one stops all.
+    pub stopped_s: Option<f64>,
     /// The sites.
     pub sites: SiteCounts,
     /// The losses.

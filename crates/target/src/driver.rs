@@ -735,6 +735,10 @@ impl<M: Machine> Target for Driver<M> {
         self.machine.take_lively()
     }
 
+    fn stood(&self) -> Option<Duration> {
+        self.machine.stood()
+    }
+
     fn take_losses(&mut self) -> Losses {
         let mut losses = std::mem::take(&mut self.losses);
         losses.merge(&self.machine.take_losses());

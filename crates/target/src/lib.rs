@@ -216,6 +216,9 @@ pub trait Target {
     /// ranges of functions.
     fn take_lively(&mut self) -> Vec<Range<u64>>;
 
+    /// For how long nobody ran at all, where stopping one stops all.
+    fn stood(&self) -> Option<Duration>;
+
     /// The losses that belong to no window's record, since the last call.
     fn take_losses(&mut self) -> Losses;
 

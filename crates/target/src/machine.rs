@@ -196,6 +196,11 @@ pub trait Machine {
         Vec::new()
     }
 
+    /// For how long nobody ran at all, where stopping one stops all.
+    fn stood(&self) -> Option<Duration> {
+        None
+    }
+
     /// What the machine itself lost since the last call.
     fn take_losses(&mut self) -> Losses {
         Losses::default()

@@ -58,8 +58,13 @@ struct Vcpu {
 struct Set {
     watch: Watch,
     point: Point,
-    /// Where each CPU was then: whoever is still there has touched nothing since.
+    /// Where each CPU was then: whoever is still there has touched nothing since,
+    /// or has come round to it again.
     before: BTreeMap<u32, VcpuRegisters>,
+    /// The bytes as they were then, once they are read.
+    bytes: Option<Vec<u8>>,
+    /// And as they were read last.
+    last: Option<Vec<u8>>,
     /// The page tables that the address is meant in, for user memory.
     root: Option<u64>,
     fired: u64,
@@ -96,42 +101,32 @@ pub struct Vm {
     unseen: BTreeMap<String, String>,
     /// Why it can be driven no more.
     broken: Option<GdbError>,
-    /// Times for which nobody ran, one for each stop.
+    /// For how long nobody ran.
     stood: Stood,
 }
 
 /// How long the whole machine stood.
 #[derive(Clone, Debug, Default)]
-pub struct Stood {
+struct Stood {
     since: Option<Instant>,
-    /// In sum.
-    pub total: Duration,
-    /// How often.
-    pub stops: u64,
+    total: Duration,
 }
 
 impl Stood {
     fn begins(&mut self) {
-        if self.since.is_none() {
-            self.since = Some(Instant::now());
-            self.stops += 1;
-        }
+        self.since.get_or_insert_with(Instant::now);
     }
 
     fn ends(&mut self) {
-        if let Some(since) = self.since.take() {
-            self.total += since.elapsed();
-        }
+        self.total += self.since.take().map_or(Duration::ZERO, |s| s.elapsed());
+    }
+
+    fn total(&self) -> Duration {
+        self.total + self.since.map_or(Duration::ZERO, |since| since.elapsed())
     }
 }
 
 impl Vm {
-    /// For how long the whole machine stood so far, and how often.
-    #[must_use]
-    pub fn stood(&self) -> &Stood {
-        &self.stood
-    }
-
     /// Time begins now.
     pub fn begin(&mut self) {
         self.started = Instant::now();
@@ -158,7 +153,6 @@ impl Vm {
 
     /// Asks, after what was put off. Stops the machine for it.
     fn ask(&mut self, requests: &[Request]) -> Option<Vec<Answer>> {
-        self.stop();
         if self.broken.is_some() {
             return None;
         }
@@ -166,10 +160,23 @@ impl Vm {
         let mut all = std::mem::take(&mut self.orders);
         all.extend_from_slice(requests);
         if all.is_empty() {
+            self.stop();
             return Some(Vec::new());
         }
-        match self.gdb.ask(&all) {
-            Ok(mut answers) => Some(answers.split_off(put_off.min(answers.len()))),
+        let asked = if self.gdb.is_running() {
+            let asked = self.gdb.interrupt_then_ask(&all, PATIENCE);
+            asked.map(|(reply, answers)| (Some(reply), answers))
+        } else {
+            self.gdb.ask(&all).map(|answers| (None, answers))
+        };
+        match asked {
+            Ok((reply, mut answers)) => {
+                // What happened just before is not lost.
+                if let Some(reply) = reply {
+                    self.stopped(reply);
+                }
+                Some(answers.split_off(put_off.min(answers.len())))
+            }
             Err(error) => {
                 self.broken = Some(error);
                 None
@@ -237,7 +244,7 @@ impl Vm {
             return;
         };
         match watch {
-            Some((_, address)) => self.touched(number, &registers, address),
+            Some((_, address)) => self.touched(number, address),
             None => self.reached(number, &registers),
         }
     }
@@ -259,29 +266,30 @@ impl Vm {
     }
 
     /// A CPU is said to have touched watched bytes.
-    fn touched(&mut self, number: u32, registers: &VcpuRegisters, address: u64) {
+    fn touched(&mut self, number: u32, address: u64) {
+        let Some(registers) = self.registers(number) else {
+            return;
+        };
         // One that is held has executed nothing.
         if self.vcpus.get(&number).is_some_and(|vcpu| vcpu.held) {
             self.losses.add(Loss::StaleTrap);
             return;
         }
-        let set = self.sets.iter_mut().flatten().find(|set| {
-            let bytes = set.watch.bytes;
-            (bytes.start.0..bytes.end()).contains(&address)
-        });
-        let Some(set) = set else {
+        let Some(set) = self.set_at(address) else {
             self.losses.add(Loss::StaleTrap);
             return;
         };
-        let moved = set
-            .before
-            .get(&number)
-            .is_none_or(|before| before.general != registers.general);
-        if !moved {
+        // One late stop can come of each CPU, not two.
+        let before = set.before.remove(&number);
+        let moved = before.is_none_or(|before| before.general != registers.general);
+        if !moved && !self.only_one_could(address) {
             self.losses.add(Loss::StaleTrap);
             return;
         }
-        if set.root.is_some() && set.root != root(registers) {
+        let Some(set) = self.set_at(address) else {
+            return;
+        };
+        if set.root.is_some() && set.root != root(&registers) {
             self.losses.add(Loss::OtherSpace);
             return;
         }
@@ -294,6 +302,25 @@ impl Vm {
         };
         self.hold(number);
         self.pending.push_back(stop);
+    }
+
+    /// The watch that an address is under.
+    fn set_at(&mut self, address: u64) -> Option<&mut Set> {
+        self.sets.iter_mut().flatten().find(|set| {
+            let bytes = set.watch.bytes;
+            (bytes.start.0..bytes.end()).contains(&address)
+        })
+    }
+
+    /// Whether bytes under watch have changed and only one CPU was free to do it.
+    fn only_one_could(&mut self, address: u64) -> bool {
+        let free = self.vcpus.values().filter(|vcpu| !vcpu.held).count();
+        let Some(set) = self.set_at(address).filter(|_| free == 1) else {
+            return false;
+        };
+        let (at, then) = (set.watch.bytes, set.bytes.clone());
+        let now = self.read_memory(at.start.0, at.len as usize);
+        then.is_some() && now.is_some() && then != now
     }
 
     fn hold(&mut self, number: u32) {

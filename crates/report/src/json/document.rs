@@ -23,6 +23,8 @@ struct RunPart<'a> {
     ending: Option<&'a str>,
     wall_s: f64,
     thread_s: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stopped_s: Option<f64>,
     samples: u64,
     samples_per_s: f64,
     windows: u64,
@@ -120,6 +122,7 @@ impl<'a> Document<'a> {
                 ending: report.ending.as_deref(),
                 wall_s: round(report.wall_s),
                 thread_s: round(report.thread_s),
+                stopped_s: report.stopped_s.map(round),
                 samples: report.samples,
                 samples_per_s: round(report.samples_per_s()),
                 windows: report.windows,

@@ -28,6 +28,14 @@ pub(super) fn summary(style: &Style, page: &mut Page<'_>, report: &RunReport) {
             seconds(report.thread_s)
         ),
     );
+    if let Some(stopped) = report.stopped_s {
+        let text = format!(
+            "{} in which no CPU ran, {} a window",
+            seconds(stopped),
+            seconds(stopped / (report.windows.max(1) as f64))
+        );
+        fact(style, page, "stopped", &text);
+    }
     let sites = report.sites;
     fact(
         style,

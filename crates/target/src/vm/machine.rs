@@ -4,6 +4,7 @@ use super::gdb::{Point, PointKind, Request};
 use super::{MOST_BREAKPOINTS, SPACE, Set, USER_END, Vm, WATCHES, root, software};
 use crate::machine::Company;
 use crate::{Machine, Module, Stop, TargetError, Watch, WatchFor};
+use redhanded_image::{After, Instruction};
 use redhanded_model::{
     Avma, Bytes, Context, Losses, Region, Registers, SpaceId, TaskId, ThreadName, Unseen,
 };
@@ -134,6 +135,8 @@ impl Machine for Vm {
                 .iter()
                 .filter_map(|(number, vcpu)| Some((*number, vcpu.registers?)))
                 .collect(),
+            bytes: None,
+            last: None,
             root: meant_by.and_then(|vcpu| root(vcpu.registers.as_ref()?)),
             fired: 0,
         };
@@ -145,6 +148,7 @@ impl Machine for Vm {
     fn unwatch(&mut self, _space: SpaceId, slot: usize) -> u64 {
         // What happened until now is heard of first.
         self.stop();
+        self.hear_of_late_hit(slot);
         let Some(set) = self.sets[slot].take() else {
             return 0;
         };
@@ -167,6 +171,7 @@ impl Machine for Vm {
         match self.read_memory(address.0, buffer.len()) {
             Some(bytes) => {
                 buffer.copy_from_slice(&bytes);
+                self.note_bytes(address.0, buffer);
                 true
             }
             None => false,
@@ -183,6 +188,10 @@ impl Machine for Vm {
 
     fn take_lively(&mut self) -> Vec<Range<u64>> {
         std::mem::take(&mut self.lively)
+    }
+
+    fn stood(&self) -> Option<Duration> {
+        Some(self.stood.total())
     }
 
     fn take_losses(&mut self) -> Losses {
@@ -275,6 +284,60 @@ impl Machine for Vm {
 }
 
 impl Vm {
+    /// Takes note of bytes that are under watch and were not read yet.
+    fn note_bytes(&mut self, address: u64, read: &[u8]) {
+        for set in self.sets.iter_mut().flatten() {
+            let at = set.watch.bytes;
+            let from = usize::try_from(at.start.0.wrapping_sub(address)).ok();
+            let piece = from.and_then(|from| read.get(from..from.checked_add(at.len as usize)?));
+            if let Some(piece) = piece {
+                set.bytes.get_or_insert_with(|| piece.to_vec());
+                set.last = Some(piece.to_vec());
+            }
+        }
+    }
+
+    /// When a CPU touches watched bytes and we stop the machine, both at once, the
+    /// stub tells of our stop only, and of the other when it is too late. But the
+    /// CPU stands right behind its access, and that can be seen.
+    fn hear_of_late_hit(&mut self, slot: usize) {
+        let Some(set) = &self.sets[slot] else { return };
+        if set.fired > 0 || set.bytes == set.last {
+            return;
+        }
+        let watched = set.watch.bytes;
+        self.fetch_registers();
+        let standing: Vec<(u32, Registers)> = self
+            .vcpus
+            .iter()
+            .filter(|(_, vcpu)| !vcpu.held)
+            .filter_map(|(number, vcpu)| Some((*number, vcpu.registers?.general)))
+            .collect();
+        for (number, registers) in standing {
+            let Some(set) = &self.sets[slot] else { return };
+            let moved = set.before.get(&number).is_none_or(|before| before.general != registers);
+            if moved && self.just_wrote(&registers, watched) {
+                self.touched(number, watched.start.0);
+                return;
+            }
+        }
+    }
+
+    /// Whether the instruction that a CPU stands behind has written these bytes.
+    fn just_wrote(&mut self, registers: &Registers, watched: Bytes) -> bool {
+        let before = self.instruction_before(SPACE, Avma(registers.rip));
+        let instruction = before.and_then(|pc| {
+            let len = usize::try_from(registers.rip.wrapping_sub(pc.0)).ok()?;
+            Instruction::decode(self.text(pc.0, len)?, pc.0)
+        });
+        instruction.is_some_and(|instruction| {
+            instruction.accesses().iter().any(|access| {
+                let after = access.bytes_after(registers);
+                access.kind.writes() && matches!(after, After::Exact(b) if b.overlaps(watched))
+            })
+        })
+    }
+
     /// Code as it was read from the machine, if it is that.
     fn text(&self, address: u64, len: usize) -> Option<&[u8]> {
         let module = self.module_at(Avma(address))?;

@@ -5,6 +5,7 @@ use crate::TargetError;
 use std::collections::VecDeque;
 use std::io::{self, PipeReader, PipeWriter, Read, Write};
 use std::os::fd::{AsRawFd, RawFd};
+use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -85,7 +86,7 @@ pub struct Channels {
     ear: Arc<Ear>,
     threads: Vec<JoinHandle<()>>,
     /// The way back to who tells how far the machine is.
-    back: Option<PipeWriter>,
+    back: Option<UnixStream>,
 }
 
 /// Our ends and the machine's.
@@ -94,34 +95,36 @@ pub struct Channels {
 /// few hundred writes of one byte, and a kernel that waits for its console for too
 /// long goes on and leaves a hole in its log.
 pub struct Ports {
-    ours: [PipeReader; 4],
-    guests: [PipeWriter; 4],
-    /// The other way, for the last of them.
-    back: (PipeReader, PipeWriter),
+    ours: [PipeReader; 3],
+    guests: [PipeWriter; 3],
+    /// The last one goes both ways, and little is said there.
+    told: (UnixStream, UnixStream),
 }
 
 impl Ports {
     /// Makes the four.
     pub fn new() -> Result<Self, TargetError> {
         let pair = || io::pipe().map_err(system("cannot make a pipe"));
-        let [a, b, c, d] = [pair()?, pair()?, pair()?, pair()?];
+        let [a, b, c] = [pair()?, pair()?, pair()?];
         Ok(Self {
-            ours: [a.0, b.0, c.0, d.0],
-            guests: [a.1, b.1, c.1, d.1],
-            back: pair()?,
+            ours: [a.0, b.0, c.0],
+            guests: [a.1, b.1, c.1],
+            told: UnixStream::pair().map_err(system("cannot make a socket"))?,
         })
     }
 
     /// The files that QEMU is to inherit.
-    pub fn files(&self) -> [RawFd; 5] {
-        let [a, b, c, d] = self.guests.each_ref().map(AsRawFd::as_raw_fd);
-        [a, b, c, d, self.back.0.as_raw_fd()]
+    pub fn files(&self) -> [RawFd; 4] {
+        let [a, b, c] = self.guests.each_ref().map(AsRawFd::as_raw_fd);
+        [a, b, c, self.told.1.as_raw_fd()]
     }
 
     /// Begins to listen. The guest's ends are closed here, so that those in QEMU
     /// are the last and their end can be heard.
     pub fn listen(self, output: Output) -> Channels {
-        drop(self.guests);
+        let (told, guest) = self.told;
+        drop((self.guests, guest));
+        let back = told.try_clone().ok();
         let ear = Arc::new(Ear {
             heard: Mutex::new(Heard {
                 told: None,
@@ -133,8 +136,8 @@ impl Ports {
             }),
             news: Condvar::new(),
         });
-        let [log, stdout, stderr, told] = self.ours;
-        let listen = |port: PipeReader, what: fn(&mut Heard, &[u8])| {
+        let [log, stdout, stderr] = self.ours;
+        let listen = |port: Box<dyn Read + Send>, what: fn(&mut Heard, &[u8])| {
             let ear = Arc::clone(&ear);
             thread::spawn(move || {
                 lines(port, |line| {
@@ -156,13 +159,13 @@ impl Ports {
         let threads = vec![
             copy(stdout, output.stdout),
             copy(stderr, output.stderr),
-            listen(log, Heard::log_line),
-            listen(told, Heard::told_line),
+            listen(Box::new(log), Heard::log_line),
+            listen(Box::new(told), Heard::told_line),
         ];
         Channels {
             ear,
             threads,
-            back: Some(self.back.1),
+            back,
         }
     }
 }
@@ -271,7 +274,7 @@ fn copy(mut from: PipeReader, to: Box<dyn Write + Send>) {
 }
 
 /// Hands out lines until the port is closed.
-fn lines(mut from: PipeReader, mut each: impl FnMut(&[u8])) {
+fn lines(mut from: impl Read, mut each: impl FnMut(&[u8])) {
     let mut line = Vec::new();
     let mut buffer = [0; 4096];
     loop {
@@ -327,25 +330,24 @@ fn is_trouble(line: &str) -> bool {
 }
 
 /// What QEMU has to be told about the ports.
-pub fn arguments([a, b, c, d, back]: [RawFd; 5]) -> Vec<String> {
-    let files = [a, b, c, d];
-    let mut arguments = vec!["-add-fd".to_owned(), format!("fd={back},set=5")];
+pub fn arguments(files: [RawFd; 4]) -> Vec<String> {
+    let mut arguments = Vec::new();
     // Ports of a PC share two interrupts, and a shared one gets lost in QEMU when
     // one port clears it for the other.
     for ((index, irq), file) in [(0, 4), (1, 3), (2, 5), (3, 7)].into_iter().zip(files) {
-        // Appended to, because a pipe cannot be made empty; and there is no set 0.
-        let set = index + 1;
-        arguments.push("-add-fd".to_owned());
-        arguments.push(format!("fd={file},set={set}"));
-        arguments.push("-chardev".to_owned());
-        let input = if index == 3 {
-            ",input-path=/dev/fdset/5"
+        if index == 3 {
+            arguments.push("-chardev".to_owned());
+            arguments.push(format!("socket,id=redhanded{index},fd={file}"));
         } else {
-            ""
-        };
-        arguments.push(format!(
-            "file,id=redhanded{index},path=/dev/fdset/{set},append=on{input}"
-        ));
+            // Appended to, because a pipe cannot be made empty; and there is no set 0.
+            let set = index + 1;
+            arguments.push("-add-fd".to_owned());
+            arguments.push(format!("fd={file},set={set}"));
+            arguments.push("-chardev".to_owned());
+            arguments.push(format!(
+                "file,id=redhanded{index},path=/dev/fdset/{set},append=on"
+            ));
+        }
         arguments.push("-device".to_owned());
         arguments.push(format!(
             "isa-serial,index={index},irq={irq},chardev=redhanded{index}"
@@ -379,6 +381,7 @@ mod tests {
             .guests
             .each_ref()
             .map(|port| port.try_clone().unwrap());
+        let mut told = ports.told.1.try_clone().unwrap();
         let (out, err) = (Kept::default(), Kept::default());
         let mut channels = ports.listen(Output {
             stdout: Box::new(out.clone()),
@@ -386,16 +389,20 @@ mod tests {
         });
         let limit = Duration::from_secs(10);
         assert_eq!(channels.state(), VmState::Booting);
-        guest[3].write_all(b"ready\n").unwrap();
+        told.write_all(b"ready\n").unwrap();
         let state = channels.wait_beyond(&VmState::Booting, limit);
         assert_eq!(state, VmState::Running);
         guest[1].write_all(b"out\0\xff").unwrap();
         guest[2].write_all(b"err").unwrap();
         guest[0].write_all(b"[ 1.0] BUG: odd\r\nfine\r\n").unwrap();
-        guest[3].write_all(b"exit 3\n").unwrap();
+        channels.start();
+        let mut go = [0; 3];
+        told.read_exact(&mut go).unwrap();
+        assert_eq!(&go, b"go\n");
+        told.write_all(b"exit 3\n").unwrap();
         let state = channels.wait_beyond(&VmState::Running, limit);
         assert_eq!(state, VmState::Exited(3));
-        drop(guest);
+        drop((guest, told));
         channels.finish();
         assert_eq!(*out.0.lock().unwrap(), b"out\0\xff");
         assert_eq!(*err.0.lock().unwrap(), b"err");
