@@ -1,11 +1,11 @@
 //! Folding: collisions get names, a class and a fingerprint, and those that
 //! share a fingerprint become one race.
 
-use crate::naming;
+use crate::{naming, special};
 use crate::{Collision, Confirmed};
 use redhanded_image::{Instruction, SourceSync};
 use redhanded_model::{
-    AccessKind, AccessReport, Avma, Bytes, Evidence, Fingerprint, Frame, Line, Race, Region,
+    AccessKind, AccessReport, Avma, Bytes, Class, Evidence, Fingerprint, Frame, Line, Race, Region,
     SeenBy, Side, Synchronisation, ThreadName, Values, What, classify,
 };
 use redhanded_target::Module;
@@ -170,7 +170,11 @@ fn describe(collision: &Collision) -> Option<Race> {
     let evidence = Evidence {
         declared_synchronising: declared,
     };
-    let class = classify(sampled, other, evidence)?;
+    let mut class = classify(sampled, other, evidence)?;
+    let special = special::reason(&what);
+    if special.is_some() {
+        class = Class::Special;
+    }
     let mut accesses = vec![sampled_report(collision, sampled)];
     if let (Some((confirmed, thread, stack)), Some(side)) = (&collision.other, other) {
         accesses.push(AccessReport {
@@ -201,6 +205,7 @@ fn describe(collision: &Collision) -> Option<Race> {
         lines: lines(&accesses),
         accesses,
         suspects: collision.suspects.clone(),
+        special: special.map(str::to_owned),
     })
 }
 
@@ -370,6 +375,9 @@ fn side(
     } else {
         match place.map(|(image, svma)| image.debug().synchronisation(svma)) {
             Some(SourceSync::Marked(_)) => Synchronisation::Marked,
+            _ if place.is_some_and(|(image, svma)| image.in_sequence_section(svma)) => {
+                Synchronisation::Marked
+            }
             Some(SourceSync::Plain) => Synchronisation::Plain,
             Some(SourceSync::Unknown) | None => Synchronisation::Unknown,
         }

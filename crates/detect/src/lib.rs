@@ -15,6 +15,7 @@ mod naming;
 mod random;
 mod sampler;
 mod session;
+mod special;
 mod suspects;
 mod system_call;
 

@@ -21,6 +21,7 @@ mod live;
 mod named;
 mod plt;
 mod selection;
+mod sequence;
 mod sites;
 mod unwind;
 mod update;

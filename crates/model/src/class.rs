@@ -81,6 +81,9 @@ pub enum Class {
     /// A collision of accesses that may be atomic in the source; the binary
     /// cannot show it. Ranked last, fails no run by default.
     PossiblyAtomic,
+    /// A race on a variable that is known to be meant so, with the reason. Fails no
+    /// run.
+    Special,
 }
 
 /// The class of a collision, or `None` when it is no race at all.

@@ -232,6 +232,8 @@ pub struct Race {
     pub lines: Vec<Vec<Line>>,
     /// Of unknown origin: who may have done it, as far as could be seen.
     pub suspects: Vec<String>,
+    /// Why what is raced on is meant to be, if its class says so.
+    pub special: Option<String>,
 }
 
 impl Race {

@@ -65,6 +65,8 @@ struct RacePart<'a> {
     instances: u64,
     lines: &'a [Vec<Line>],
     suspects: &'a [String],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    special: Option<&'a str>,
     accesses: Vec<AccessPart<'a>>,
 }
 
@@ -178,6 +180,7 @@ fn race(race: &Race) -> RacePart<'_> {
         instances: race.instances,
         lines: &race.lines,
         suspects: &race.suspects,
+        special: race.special.as_deref(),
         accesses: race.accesses.iter().map(access).collect(),
     }
 }

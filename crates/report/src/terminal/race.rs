@@ -68,7 +68,7 @@ pub(super) fn full(
         page.put(
             2,
             HANG,
-            label(style, Role::Heading, "note").words(Role::Plain, note),
+            label(style, Role::Heading, "note").words(Role::Plain, &note),
         );
     }
     for (at, access) in race.accesses.iter().enumerate() {
@@ -101,6 +101,8 @@ fn headline<'s>(style: &'s Style, race: &Race, number: String) -> Line<'s> {
         (Class::Race, true) => (Role::Race, "RACE, UNKNOWN ORIGIN"),
         (Class::PossiblyAtomic, false) => (Role::Doubt, "POSSIBLY ATOMIC"),
         (Class::PossiblyAtomic, true) => (Role::Doubt, "POSSIBLY ATOMIC, UNKNOWN ORIGIN"),
+        (Class::Special, false) => (Role::Doubt, "SPECIAL"),
+        (Class::Special, true) => (Role::Doubt, "SPECIAL, UNKNOWN ORIGIN"),
     };
     let what = &race.what;
     let size = names::bytes(what.size);
@@ -150,20 +152,34 @@ fn seen<'s>(style: &'s Style, race: &Race, windows: u64) -> Line<'s> {
 }
 
 /// What a reader who has not seen such a report before needs to know.
-fn notes(race: &Race) -> Vec<&'static str> {
-    let mut notes = Vec::new();
+fn notes(race: &Race) -> Vec<String> {
+    let mut notes: Vec<String> = Vec::new();
     if race.class == Class::PossiblyAtomic {
         notes.push(
             "Possibly atomic: an atomic load or store of the source may compile to such a plain \
              move, and nothing at hand tells whether this is one; look at the source lines. Fails \
-             no run by default.",
+             no run by default."
+                .to_owned(),
         );
     }
-    if race.unknown_origin() && race.suspects.is_empty() {
+    if let Some(reason) = &race.special {
+        notes.push(format!(
+            "Special: this variable is accessed without a lock by design ({reason}). Fails no run."
+        ));
+    }
+    let in_kernel = race.accesses.iter().any(|access| access.thread.context.is_some());
+    if race.unknown_origin() && in_kernel {
+        notes.push(
+            "Unknown origin: no CPU was caught making the change. It can come from a device, from \
+             another mapping of the same page, or from a CPU whose stop was told too late."
+                .to_owned(),
+        );
+    } else if race.unknown_origin() && race.suspects.is_empty() {
         notes.push(
             "Unknown origin: no watched thread was seen to make the change. It can come from \
              another process through shared memory, from a second mapping of the same page, \
-             from the kernel filling a buffer, or from a thread that could not be watched.",
+             from the kernel filling a buffer, or from a thread that could not be watched."
+                .to_owned(),
         );
     }
     let writers = race
@@ -174,7 +190,8 @@ fn notes(race: &Race) -> Vec<&'static str> {
     if writers > 1 && race.what.bit_fields.len() > 1 {
         notes.push(
             "Both sides write, and bit-fields that share bytes are written back together: \
-             changing one can undo a change of another.",
+             changing one can undo a change of another."
+                .to_owned(),
         );
     }
     notes

@@ -87,6 +87,7 @@ fn verdict<'s>(style: &'s Style, report: &RunReport) -> Line<'s> {
         return line.words(Role::Good, &text);
     }
     let (races, doubts) = (of(Class::Race), of(Class::PossiblyAtomic));
+    let special = of(Class::Special);
     if races > 0 {
         line = line.words(Role::Race, &counted(races, "race", "races"));
     }
@@ -95,6 +96,12 @@ fn verdict<'s>(style: &'s Style, report: &RunReport) -> Line<'s> {
             line = line.glue(Role::Plain, ",");
         }
         line = line.words(Role::Doubt, &format!("{} possibly atomic", count(doubts)));
+    }
+    if special > 0 {
+        if races + doubts > 0 {
+            line = line.glue(Role::Plain, ",");
+        }
+        line = line.words(Role::Doubt, &format!("{} special", count(special)));
     }
     if unknown > 0 {
         line = line.words(
@@ -136,6 +143,9 @@ fn index(style: &Style, page: &mut Page<'_>, report: &RunReport) {
                 .glue(Role::Plain, ",")
                 .put(Role::Doubt, "possibly atomic");
         }
+        if race.class == Class::Special {
+            line = line.glue(Role::Plain, ",").put(Role::Doubt, "special");
+        }
         page.put(2, 4 + number, line);
     }
 }
@@ -175,6 +185,7 @@ const fn of_trap(loss: Loss) -> bool {
             | Loss::AddressDestroyed
             | Loss::KernelAccess
             | Loss::OverRead
+            | Loss::OtherSpace
     )
 }
 

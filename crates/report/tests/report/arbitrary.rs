@@ -158,6 +158,7 @@ fn race() -> impl Strategy<Value = Race> {
                     instances,
                     accesses,
                     suspects: Vec::new(),
+                    special: None,
                     lines: Vec::new(),
                 }
             },

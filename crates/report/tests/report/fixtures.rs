@@ -75,6 +75,7 @@ fn race(what: What, values: Values, accesses: Vec<AccessReport>) -> Race {
         instances: 3,
         accesses,
         suspects: Vec::new(),
+        special: None,
         lines: Vec::new(),
     }
 }

@@ -1,0 +1,69 @@
+//! Sections of Linux that a sequence counter guards.
+//!
+//! A reader of such data reads while somebody may be writing, notices that from
+//! the counter, and reads again: its accesses meet the writer's by design. What
+//! shows it is that the beginning and the end of the section are inlined into the
+//! function, on both sides of the access.
+
+use crate::Image;
+use redhanded_model::Svma;
+
+/// What begins a section and what ends it, as beginnings of names.
+const SECTIONS: [([&str; 4], [&str; 4]); 2] = [
+    (
+        [
+            "read_seqbegin",
+            "read_seqcount_begin",
+            "__read_seqcount_begin",
+            "raw_read_seqcount",
+        ],
+        [
+            "read_seqretry",
+            "read_seqcount_retry",
+            "__read_seqcount_retry",
+            "do_read_seqcount_retry",
+        ],
+    ),
+    (
+        [
+            "write_seqlock",
+            "write_seqcount_begin",
+            "do_write_seqcount_begin",
+            "raw_write_seqcount_begin",
+        ],
+        [
+            "write_sequnlock",
+            "write_seqcount_end",
+            "do_write_seqcount_end",
+            "raw_write_seqcount_end",
+        ],
+    ),
+];
+
+impl Image {
+    /// Whether the access at `svma` lies in a section of a sequence counter.
+    #[must_use]
+    pub fn in_sequence_section(&self, svma: Svma) -> bool {
+        if !self.is_kernel() {
+            return false;
+        }
+        let Some(function) = self.function_at(svma) else {
+            return false;
+        };
+        let (mut begun, mut ended) = ([false; 2], [false; 2]);
+        for instruction in self.instructions(function) {
+            let at = instruction.ip();
+            for frame in self.debug().frames(Svma(at)) {
+                let Some(name) = frame.function.filter(|_| frame.inlined) else {
+                    continue;
+                };
+                for (kind, (begin, end)) in SECTIONS.iter().enumerate() {
+                    let is = |one: &&str| name.starts_with(*one);
+                    begun[kind] |= at < svma.0 && begin.iter().any(|one| is(&one));
+                    ended[kind] |= at > svma.0 && end.iter().any(|one| is(&one));
+                }
+            }
+        }
+        begun.into_iter().zip(ended).any(|(begun, ended)| begun && ended)
+    }
+}
