@@ -12,7 +12,7 @@ use crate::Random;
 use redhanded_model::{ModuleId, SpaceId, Svma};
 use pool::Pool;
 use redhanded_target::images::Selected;
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -30,6 +30,12 @@ const MOST_DRAWN: f64 = 256.0;
 /// Where few can be armed and it is known which code runs, this share of the draw
 /// is uniform over all sites nevertheless: what is not known to run may run next.
 const UNIFORM_SHARE: f64 = 0.25;
+
+/// And this share goes to what was seen last.
+const RECENT_SHARE: f64 = 0.5;
+
+/// How many functions are remembered as seen last.
+const MOST_RECENT: usize = 256;
 
 /// The fewest: one in ten ticks.
 const LEAST_DRAWN: f64 = 0.1;
@@ -87,9 +93,16 @@ pub struct Sampler {
     coverage: Vec<Coverage>,
     /// The unarmed sites, in no order.
     pool: Pool,
-    /// Sites of functions that were seen to run, armed or not.
+    /// Sites of functions that were ever seen to run, armed or not.
     lively: Vec<Index>,
     lively_functions: HashSet<(ModuleId, Svma)>,
+    /// The functions that were seen last, by their first site and the one after
+    /// their last.
+    recent: VecDeque<Range<Index>>,
+    /// Sites that fired where they are of no use; drawn uniformly only.
+    useless: HashSet<Index>,
+    /// The sites that are armed.
+    armed_sites: Vec<Index>,
     deferred: Vec<Index>,
     lonely: Vec<Index>,
     armed: usize,
@@ -119,6 +132,9 @@ impl Sampler {
             pool: Pool::default(),
             lively: Vec::new(),
             lively_functions: HashSet::new(),
+            recent: VecDeque::new(),
+            useless: HashSet::new(),
+            armed_sites: Vec::new(),
             deferred: Vec::new(),
             lonely: Vec::new(),
             armed: 0,
@@ -237,6 +253,8 @@ impl Sampler {
         self.pool.retain(here);
         self.lively.retain(here);
         self.lively_functions.retain(|(module, _)| alive(*module));
+        self.recent.clear();
+        self.useless.retain(here);
         self.deferred.retain(here);
         self.lonely.retain(here);
         self.entries.truncate(end);
@@ -245,6 +263,15 @@ impl Sampler {
     fn set_armed(&mut self, index: Index) -> (ModuleId, Svma) {
         self.entries[index as usize] = State::Armed;
         self.armed += 1;
+        self.armed_sites.push(index);
+        // Those that fired are still in it.
+        if self.armed_sites.len() > 2 * self.armed + 1024 {
+            let entries = &self.entries;
+            self.armed_sites
+                .retain(|site| entries.get(*site as usize) == Some(&State::Armed));
+            self.armed_sites.sort_unstable();
+            self.armed_sites.dedup();
+        }
         let Some((module, at)) = self.place(index) else {
             return Default::default();
         };
@@ -268,6 +295,29 @@ impl Sampler {
         })
     }
 
+    /// Any site, by chance.
+    fn any(&mut self) -> Index {
+        let chance = self.random.unit();
+        let running = self.any_running(chance);
+        match running.filter(|index| !self.useless.contains(index)) {
+            Some(index) => index,
+            None => self.pool.at(self.random.below(self.pool.len())),
+        }
+    }
+
+    /// Any site of a function that runs.
+    fn any_running(&mut self, chance: f64) -> Option<Index> {
+        if chance >= UNIFORM_SHARE + RECENT_SHARE && !self.lively.is_empty() {
+            return Some(self.lively[self.random.below(self.lively.len())]);
+        }
+        if chance >= UNIFORM_SHARE && !self.recent.is_empty() {
+            let function = self.recent[self.random.below(self.recent.len())].clone();
+            let site = self.random.below(function.len());
+            return Some(function.start + site as Index);
+        }
+        None
+    }
+
     /// Takes `count` unarmed sites at random.
     fn draw(&mut self, count: usize) -> Vec<(ModuleId, Svma)> {
         let mut drawn = Vec::with_capacity(count.min(self.pool.len()));
@@ -276,11 +326,7 @@ impl Sampler {
         let mut tries = count.saturating_mul(64);
         while drawn.len() < count && !self.pool.is_empty() && tries > 0 {
             tries -= 1;
-            let index = if !self.lively.is_empty() && self.random.unit() >= UNIFORM_SHARE {
-                self.lively[self.random.below(self.lively.len())]
-            } else {
-                self.pool.at(self.random.below(self.pool.len()))
-            };
+            let index = self.any();
             if !self.pool.contains(index) {
                 continue;
             }
@@ -321,18 +367,29 @@ impl Sampler {
 
     /// A function of a module was seen to run.
     pub fn ran(&mut self, module: ModuleId, function: Range<Svma>) {
-        if !self.lively_functions.insert((module, function.start)) {
-            return;
-        }
         let Some(known) = self.modules.iter().find(|known| known.id == module) else {
             return;
         };
         let sites = &known.selected.sites;
         let from = sites.partition_point(|weighted| weighted.site.svma < function.start);
         let to = sites.partition_point(|weighted| weighted.site.svma < function.end);
-        let first = known.first;
-        self.lively
-            .extend((from..to.max(from)).map(|at| first + at as Index));
+        let sites = known.first + from as Index..known.first + to.max(from) as Index;
+        if sites.is_empty() {
+            return;
+        }
+        if self.recent.len() >= MOST_RECENT {
+            self.recent.pop_front();
+        }
+        self.recent.push_back(sites.clone());
+        if self.lively_functions.insert((module, function.start)) {
+            self.lively.extend(sites);
+        }
+    }
+
+    /// A site fired where it is of no use, and will again.
+    pub fn of_no_use(&mut self, module: ModuleId, svma: Svma) {
+        self.sampled(module, svma);
+        self.useless.extend(self.index(module, svma));
     }
 
     /// A window was opened at a site.
@@ -430,10 +487,13 @@ impl Sampler {
 
     /// All armed sites were disarmed: they can be drawn again.
     pub fn disarmed(&mut self) {
-        for (index, entry) in self.entries.iter_mut().enumerate() {
-            if *entry == State::Armed {
+        // Some of them may have fired, or be gone with their module.
+        for index in std::mem::take(&mut self.armed_sites) {
+            if let Some(entry) = self.entries.get_mut(index as usize)
+                && *entry == State::Armed
+            {
                 *entry = State::Unarmed;
-                self.pool.add(index as Index);
+                self.pool.add(index);
             }
         }
         self.armed = 0;

@@ -26,7 +26,7 @@ use gdb::{Answer, Gdb, GdbError, Point, PointKind, Request, StopReply, VcpuRegis
 use guest::Guest;
 use redhanded_image::Unwinder;
 use redhanded_model::{Avma, Bytes, Loss, Losses, SpaceId, TaskId};
-use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -94,7 +94,6 @@ pub struct Vm {
     images: Arc<Images>,
     unwinder: Unwinder,
     lively: Vec<Range<u64>>,
-    known_lively: HashSet<u64>,
     next_look: Duration,
     losses: Losses,
     signals: Arc<Signals>,
@@ -160,7 +159,6 @@ impl Vm {
         let mut all = std::mem::take(&mut self.orders);
         all.extend_from_slice(requests);
         if all.is_empty() {
-            self.stop();
             return Some(Vec::new());
         }
         let asked = if self.gdb.is_running() {

@@ -9,7 +9,7 @@ use crate::process::Signals;
 use crate::{Module, TargetError};
 use redhanded_image::{Image, Unwinder};
 use redhanded_model::{Losses, ModuleId, Svma};
-use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -78,7 +78,6 @@ impl Vm {
             images,
             unwinder: Unwinder::new(),
             lively: Vec::new(),
-            known_lively: HashSet::new(),
             next_look: Duration::ZERO,
             losses: Losses::default(),
             signals,

@@ -96,16 +96,16 @@ impl Machine for Vm {
             }
             done.push(same);
         }
-        self.stop();
+        self.ask(&[]);
         done
     }
 
     fn clear_breakpoints(&mut self) {
-        self.look_around();
+        // They go with the next stop; who reaches one until then is let go.
         for address in std::mem::take(&mut self.breakpoints) {
             self.orders.push(Request::Remove(software(address)));
         }
-        self.stop();
+        self.look_around();
     }
 
     fn watches(&self, _space: SpaceId) -> usize {
@@ -356,7 +356,6 @@ impl Vm {
             return;
         }
         self.next_look = now + LOOK_AROUND_EVERY;
-        self.stop();
         self.modules_may_have_changed();
         self.fetch_registers();
         let in_kernel: Vec<_> = self
@@ -403,7 +402,7 @@ impl Vm {
             return;
         };
         let range = module.avma(function.start).0..module.avma(function.end).0;
-        if self.known_lively.insert(range.start) {
+        if !self.lively.contains(&range) {
             self.lively.push(range);
         }
     }
