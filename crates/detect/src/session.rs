@@ -347,7 +347,7 @@ impl Session<'_> {
         match loss {
             Loss::Alone => self.sampler.alone(module, svma),
             Loss::TooManyWindows | Loss::NoDebugRegister => self.sampler.deferred(module, svma),
-            Loss::InInterrupt => self.sampler.of_no_use(module, svma),
+            Loss::InInterrupt | Loss::DeviceMemory => self.sampler.of_no_use(module, svma),
             Loss::OverBudget => self.sampler.over_budget(module, svma),
             _ => self.sampler.sampled(module, svma),
         }

@@ -45,6 +45,8 @@ pub enum Loss {
     InInterrupt,
     /// The same address in another address space.
     OtherSpace,
+    /// The bytes are a device's, which is not to be read for nothing.
+    DeviceMemory,
 }
 
 impl Loss {
@@ -68,6 +70,7 @@ impl Loss {
             Self::ThreadGone => "thread or program ended in the window",
             Self::Unwatched => "threads without a watch",
             Self::InInterrupt => "in an interrupt's handler",
+            Self::DeviceMemory => "memory of a device",
             Self::OtherSpace => "the same address in another process",
         }
     }

@@ -147,6 +147,7 @@ impl<M: Machine> Driver<M> {
             Company::Alone => return Err(Loss::Alone),
             Company::Tasks(tasks) => tasks,
             Company::Strangers => 0,
+            Company::Device => return Err(Loss::DeviceMemory),
         };
         // Two tasks that stand at the same time cannot collide with each other:
         // at least half of the tasks stay free to walk into a watch. In

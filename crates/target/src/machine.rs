@@ -134,6 +134,8 @@ pub enum Company {
     Tasks(usize),
     /// Only others that cannot (another process through shared memory).
     Strangers,
+    /// A device, whose registers must not be read for nothing.
+    Device,
 }
 
 /// What the window driver needs of a backend.

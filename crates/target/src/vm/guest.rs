@@ -21,6 +21,8 @@ const BETWEEN_TRIES: Duration = Duration::from_millis(20);
 const BANNER_LEN: usize = 64;
 /// The size of a kernel stack.
 const STACK: u64 = 16 << 10;
+/// Above are mappings that have their place at compile time, devices among them.
+const FIXED_MAPPINGS: u64 = 0xffff_ffff_ff00_0000;
 /// Where interrupts are allowed, in the flags.
 const INTERRUPTS: u64 = 1 << 9;
 
@@ -123,6 +125,12 @@ impl Guest {
     /// The live address of a symbol.
     pub fn symbol(&self, name: &str) -> Option<u64> {
         Some(self.symbols.get(name)?.wrapping_add(self.slide))
+    }
+
+    /// How much per-CPU data the kernel proper has for each CPU.
+    fn per_cpu_size(&self) -> u64 {
+        let symbol = |name: &str| self.symbols.get(name).copied().unwrap_or(0);
+        symbol("__per_cpu_end").wrapping_sub(symbol("__per_cpu_start"))
     }
 
     fn read_areas(&self, gdb: &mut Gdb) -> Option<[u64; 3]> {
@@ -234,6 +242,41 @@ impl Vm {
         named
     }
 
+    /// Whether an address is a device's, whose registers may change when they are
+    /// read. They are mapped uncached, and nowhere but among vmalloc memory and at
+    /// the very end.
+    pub(super) fn is_device(&mut self, number: u32, address: u64) -> bool {
+        let Some([_, vmalloc, pages]) = self.guest.areas else {
+            return false;
+        };
+        let mapped = (vmalloc..pages).contains(&address) || address >= FIXED_MAPPINGS;
+        mapped && self.is_uncached(number, address) != Some(false)
+    }
+
+    /// Walks the page tables of a CPU, which lie in the direct map like all memory.
+    fn is_uncached(&mut self, number: u32, address: u64) -> Option<bool> {
+        const PRESENT: u64 = 1;
+        const LARGE: u64 = 1 << 7;
+        const UNCACHED: u64 = 1 << 4;
+        const FRAME: u64 = 0x000f_ffff_ffff_f000;
+        let [direct, ..] = self.guest.areas?;
+        let registers = self.registers(number)?;
+        let five_levels = registers.cr4? & (1 << 12) != 0;
+        let mut table = registers.cr3? & FRAME;
+        for level in (0..if five_levels { 5 } else { 4 }).rev() {
+            let index = address >> (12 + 9 * level) & 0x1ff;
+            let entry = self.word(direct.wrapping_add(table) + 8 * index)?;
+            if entry & PRESENT == 0 {
+                return None;
+            }
+            if level == 0 || (level < 3 && entry & LARGE != 0) {
+                return Some(entry & UNCACHED != 0);
+            }
+            table = entry & FRAME;
+        }
+        None
+    }
+
     /// Where an address lies.
     pub(super) fn region_of(&mut self, address: Avma) -> Region {
         if let Some(module) = self.module_at(address) {
@@ -241,8 +284,16 @@ impl Vm {
                 module: module.name.clone(),
             };
         }
+        let mapping = |name: &str| Region::Mapping {
+            name: name.to_owned(),
+            shared: false,
+        };
         let numbers: Vec<u32> = self.vcpus.keys().copied().collect();
-        for number in numbers {
+        for (cpu, number) in numbers.into_iter().enumerate() {
+            let base = self.registers(number).as_ref().and_then(Self::per_cpu);
+            if base.is_some_and(|base| address.0.wrapping_sub(base) < self.guest.per_cpu_size()) {
+                return mapping(&format!("per-CPU data of CPU {cpu}"));
+            }
             let task = self.per_cpu_word(number, self.guest.current);
             if let (Some(task), Some(at)) = (task, self.guest.stack)
                 && let Some(stack) = self.word(task.wrapping_add(at))
@@ -253,10 +304,6 @@ impl Vm {
                 };
             }
         }
-        let mapping = |name: &str| Region::Mapping {
-            name: name.to_owned(),
-            shared: false,
-        };
         match self.guest.areas {
             _ if address.0 < USER_END => mapping("user memory"),
             Some([direct, vmalloc, _]) if (direct..vmalloc).contains(&address.0) => Region::Heap,

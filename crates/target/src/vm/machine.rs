@@ -206,6 +206,7 @@ impl Machine for Vm {
         }
         match self.vcpus.len() {
             0 | 1 => Company::Alone,
+            _ if self.is_device(task.0, bytes.start.0) => Company::Device,
             vcpus => Company::Tasks(vcpus - 1),
         }
     }
