@@ -24,9 +24,11 @@ pub fn attach(arguments: Attach) -> Result<ExitCode, Failure> {
     let display = display(watch.quiet);
     let mut observation = Observation {
         until: arguments.until,
-        ..arguments.tracing.observation(
-            watch.observation(Subject::Process(arguments.pid), signals, &display)?,
-        )
+        ..arguments.tracing.observation(watch.observation(
+            Subject::Process(arguments.pid),
+            signals,
+            &display,
+        )?)
     };
     observation.options.start = Start::Gently;
     observation.options.budget.credit = Duration::ZERO;

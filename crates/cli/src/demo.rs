@@ -4,18 +4,18 @@
 mod kernel;
 pub mod program;
 
-use crate::exit::Failure;
 use crate::arguments::{Demo, DemoOf};
+use crate::exit::Failure;
 use crate::observe::{Observation, OnRace, Subject, observe};
 use crate::run::{clock, display};
 use crate::{arguments, screen, select};
 use program::{NEIGHBOURS, SEEDED};
 use redhanded_detect::{Budget, CREDIT, Options, Start};
 use redhanded_model::{Class, Delays, Race, RunReport, Strategy};
+use redhanded_report::json;
 use redhanded_target::process::{Program, Settings, Signals};
 use std::collections::HashSet;
 use std::io::Write;
-use redhanded_report::json;
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;

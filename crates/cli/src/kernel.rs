@@ -9,13 +9,13 @@ use crate::screen;
 use redhanded_detect::{Budget, Options, Start};
 use redhanded_image::kernel::prepare;
 use redhanded_model::Delays;
+use redhanded_target::TargetError;
 use redhanded_target::process::Signals;
 use redhanded_target::vm::KernelFiles;
 use redhanded_target::vm::gdb::Address;
 use redhanded_target::vm::launch::{
     Added, Archive, Provision, VmOptions, Wanted, cache_folder, host_kernel, provide,
 };
-use redhanded_target::TargetError;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -145,7 +145,12 @@ fn launched(arguments: &Kernel) -> Result<KernelSubject, Failure> {
 /// A kernel in a machine that is still to be started.
 pub fn subject(options: VmOptions, files: KernelFiles) -> Result<KernelSubject, Failure> {
     let name = std::iter::once(options.kernel.display().to_string())
-        .chain(options.workload.iter().map(|w| w.to_string_lossy().into_owned()))
+        .chain(
+            options
+                .workload
+                .iter()
+                .map(|w| w.to_string_lossy().into_owned()),
+        )
         .collect();
     Ok(KernelSubject {
         socket: Address::Unix(PathBuf::new()).socket()?,
@@ -168,11 +173,7 @@ fn tools(cache: &Path) -> Result<Provision, Failure> {
 }
 
 /// The files of a kernel: of a vmlinuz an ELF file with symbols is made first.
-pub fn files(
-    kernel: &Path,
-    modules: &[PathBuf],
-    cache: &Path,
-) -> Result<KernelFiles, Failure> {
+pub fn files(kernel: &Path, modules: &[PathBuf], cache: &Path) -> Result<KernelFiles, Failure> {
     let prepared = prepare(kernel, &cache.join("unpacked"), &mut |_| {});
     let kernel = prepared.map_err(|error| TargetError::Unsupported(error.to_string()))?;
     for place in modules {

@@ -54,9 +54,11 @@ pub fn run(arguments: Run) -> Result<ExitCode, Failure> {
         until: arguments.until,
         repeat: arguments.repeat,
         kill: arguments.kill,
-        ..arguments.tracing.observation(
-            watch.observation(Subject::Program(program), signals, &display)?,
-        )
+        ..arguments.tracing.observation(watch.observation(
+            Subject::Program(program),
+            signals,
+            &display,
+        )?)
     };
     let (report, ending) = observe(observation, &display)?;
     watch.tell(&report, ending, &display)

@@ -1,8 +1,8 @@
 //! Folding: collisions get names, a class and a fingerprint, and those that
 //! share a fingerprint become one race.
 
-use crate::{naming, special};
 use crate::{Collision, Confirmed};
+use crate::{naming, special};
 use redhanded_image::{Instruction, SourceSync};
 use redhanded_model::{
     AccessKind, AccessReport, Avma, Bytes, Class, Evidence, Fingerprint, Frame, Line, Race, Region,

@@ -1,7 +1,6 @@
 //! The random numbers of a run. SplitMix64: twelve lines whose stream no
 //! dependency can change, because the same seed must give the same report.
 
-
 /// A seeded source of random numbers.
 #[derive(Clone, Debug)]
 pub struct Random(u64);

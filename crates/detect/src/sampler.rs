@@ -9,8 +9,8 @@
 mod pool;
 
 use crate::Random;
-use redhanded_model::{ModuleId, SpaceId, Svma};
 use pool::Pool;
+use redhanded_model::{ModuleId, SpaceId, Svma};
 use redhanded_target::images::Selected;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::ops::Range;

@@ -5,8 +5,8 @@ use crate::crash::{Crashed, MOST_RECENT, Recent};
 use crate::suspects::suspects;
 use crate::{Budget, Random, Sampler, Start};
 use redhanded_model::{
-    Avma, Delays, Hit, Loss, Losses, ModuleId, Registers, SiteCounts, SpaceId, Strategy, Svma, TaskId,
-    WindowPlan, WindowRecord,
+    Avma, Delays, Hit, Loss, Losses, ModuleId, Registers, SiteCounts, SpaceId, Strategy, Svma,
+    TaskId, WindowPlan, WindowRecord,
 };
 use redhanded_target::images::Selected;
 use redhanded_target::{Arm, Ending, Event, Module, Target, TargetError};

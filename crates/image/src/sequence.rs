@@ -58,12 +58,15 @@ impl Image {
                     continue;
                 };
                 for (kind, (begin, end)) in SECTIONS.iter().enumerate() {
-                    let is = |one: &&str| name.starts_with(*one);
-                    begun[kind] |= at < svma.0 && begin.iter().any(|one| is(&one));
-                    ended[kind] |= at > svma.0 && end.iter().any(|one| is(&one));
+                    let is = |names: &[&str]| names.iter().any(|one| name.starts_with(one));
+                    begun[kind] |= at < svma.0 && is(begin);
+                    ended[kind] |= at > svma.0 && is(end);
                 }
             }
         }
-        begun.into_iter().zip(ended).any(|(begun, ended)| begun && ended)
+        begun
+            .into_iter()
+            .zip(ended)
+            .any(|(begun, ended)| begun && ended)
     }
 }

@@ -1,6 +1,8 @@
 //! Windows: what `detect` asks of a target, and what it gets back.
 
-use crate::{AccessKind, Avma, Bytes, Context, ContextKind, Loss, ModuleId, Registers, SpaceId, Svma, TaskId};
+use crate::{
+    AccessKind, Avma, Bytes, Context, ContextKind, Loss, ModuleId, Registers, SpaceId, Svma, TaskId,
+};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 

@@ -1,7 +1,9 @@
 //! The primitives a window is made of.
 
 use crate::{Module, WatchFor};
-use redhanded_model::{Avma, Bytes, Context, Losses, Region, Registers, SpaceId, TaskId, ThreadName, Unseen};
+use redhanded_model::{
+    Avma, Bytes, Context, Losses, Region, Registers, SpaceId, TaskId, ThreadName, Unseen,
+};
 use serde::{Deserialize, Serialize};
 use std::io;
 use std::ops::Range;

@@ -70,7 +70,7 @@ impl Signals {
     /// One that came for the tool, without waiting.
     pub(crate) fn taken(&self) -> Option<Stop> {
         let taken = self.0.wait(Duration::ZERO)?;
-        (taken.signal != libc::SIGCHLD).then(|| Stop::Interrupted {
+        (taken.signal != libc::SIGCHLD).then_some(Stop::Interrupted {
             signal: taken.signal,
             by_process: taken.by_process && taken.signal != tracer::FRONT_DIED,
         })

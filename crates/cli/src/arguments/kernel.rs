@@ -71,7 +71,12 @@ pub struct Kernel {
     pub smp: u32,
 
     /// How much memory it has, in MiB
-    #[arg(long, value_name = "MIB", default_value_t = 512, conflicts_with = "gdb")]
+    #[arg(
+        long,
+        value_name = "MIB",
+        default_value_t = 512,
+        conflicts_with = "gdb"
+    )]
     pub memory: u32,
 
     /// Who executes the guest's code
@@ -79,7 +84,12 @@ pub struct Kernel {
     pub accel: AccelWith,
 
     /// A further argument for QEMU
-    #[arg(long, value_name = "ARG", allow_hyphen_values = true, conflicts_with = "gdb")]
+    #[arg(
+        long,
+        value_name = "ARG",
+        allow_hyphen_values = true,
+        conflicts_with = "gdb"
+    )]
     pub qemu_arg: Vec<OsString>,
 
     /// Look for this long, then end the machine, or with --gdb let it run on

@@ -159,7 +159,10 @@ fn prepare() -> Result<KernelSubject, Failure> {
             .and_then(|()| fs::write(&path, text));
         written?;
     }
-    say(&format!("building a module for Linux {}", provision.release));
+    say(&format!(
+        "building a module for Linux {}",
+        provision.release
+    ));
     let module = build_module(
         &provision,
         &place.join("source/demo"),

@@ -167,7 +167,10 @@ fn notes(race: &Race) -> Vec<String> {
             "Special: this variable is accessed without a lock by design ({reason}). Fails no run."
         ));
     }
-    let in_kernel = race.accesses.iter().any(|access| access.thread.context.is_some());
+    let in_kernel = race
+        .accesses
+        .iter()
+        .any(|access| access.thread.context.is_some());
     if race.unknown_origin() && in_kernel {
         notes.push(
             "Unknown origin: no CPU was caught making the change. It can come from a device, from \

@@ -194,6 +194,7 @@ fn run() -> impl Strategy<Value = RunReport> {
                     windows,
                     held_s,
                     thread_s,
+                    stopped_s: None,
                     sites: SiteCounts {
                         total,
                         armed,

@@ -10,9 +10,9 @@
 use super::{Process, Signals, calm, guard, tasks};
 use crate::Ending;
 use crate::Machine;
-use crate::vm::gdb::rescue;
 use crate::process::events::ending;
 use crate::sys::{self, Change, Ledger, SignalSet, Tid};
+use crate::vm::gdb::rescue;
 use std::collections::HashMap;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};

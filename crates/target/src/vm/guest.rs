@@ -101,8 +101,7 @@ impl Guest {
         let expected = image
             .bytes_at(redhanded_model::Svma(banner), BANNER_LEN)
             .ok_or_else(|| NotAKernel::NoSymbols(name()))?;
-        let slide =
-            find_slide(gdb, banner, expected)?.ok_or_else(|| NotAKernel::Other(name()))?;
+        let slide = find_slide(gdb, banner, expected)?.ok_or_else(|| NotAKernel::Other(name()))?;
         let field = |holder: &str, path: &str| Some(btf.field(holder, path)?.offset_bytes);
         // From 6.2 to 6.14 the hottest per-CPU variables are fields of one.
         let hot = |path: &str| Some(symbols.get("pcpu_hot")? + field("pcpu_hot", path)?);

@@ -139,11 +139,10 @@ impl Vm {
                 live.push((Svma(segment.svma.0), bytes));
             }
         }
-        let segments = plain.segments().iter();
-        let range = segments.fold(u64::MAX..0, |all, segment| {
-            let end = segment.svma.0.saturating_add(segment.mem_size);
-            all.start.min(segment.svma.0)..all.end.max(end)
-        });
+        let segments = || plain.segments().iter();
+        let start = segments().map(|segment| segment.svma.0).min();
+        let end = segments().map(|s| s.svma.0.saturating_add(s.mem_size)).max();
+        let range = start.unwrap_or(0)..end.unwrap_or(0);
         let image: Arc<Image> = self.images.adopt(plain.with_live_text(&live));
         self.add_module(image, module.name.clone(), linked.base, range);
         Ok(())
@@ -240,4 +239,3 @@ fn find(place: &Path, is: &dyn Fn(&Path) -> bool) -> Option<PathBuf> {
     entries.sort();
     entries.iter().find_map(|entry| find(entry, is))
 }
-

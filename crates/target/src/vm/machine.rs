@@ -123,10 +123,10 @@ impl Machine for Vm {
             address: watch.bytes.start.0,
             len: watch.bytes.len,
         };
-        let meant_by = self.vcpus.values().find(|vcpu| {
-            vcpu.user
-                .is_some_and(|bytes| bytes.overlaps(watch.bytes))
-        });
+        let meant_by = self
+            .vcpus
+            .values()
+            .find(|vcpu| vcpu.user.is_some_and(|bytes| bytes.overlaps(watch.bytes)));
         let set = Set {
             watch,
             point,
@@ -316,7 +316,10 @@ impl Vm {
             .collect();
         for (number, registers) in standing {
             let Some(set) = &self.sets[slot] else { return };
-            let moved = set.before.get(&number).is_none_or(|before| before.general != registers);
+            let moved = set
+                .before
+                .get(&number)
+                .is_none_or(|before| before.general != registers);
             if moved && self.just_wrote(&registers, watched) {
                 self.touched(number, watched.start.0);
                 return;

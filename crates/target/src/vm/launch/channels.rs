@@ -162,11 +162,7 @@ impl Ports {
             listen(Box::new(log), Heard::log_line),
             listen(Box::new(told), Heard::told_line),
         ];
-        Channels {
-            ear,
-            threads,
-            back,
-        }
+        Channels { ear, threads, back }
     }
 }
 

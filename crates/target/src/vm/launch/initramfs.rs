@@ -331,7 +331,7 @@ mod tests {
     #[test]
     fn modules_are_loaded_in_order_and_before_the_workload() {
         let modules = ["/a.ko", "/b's.ko"].map(|path| Added::module(Path::new(path)));
-        let script = init(modules.iter(), &["echo".into(), "it's".into()]);
+        let script = init(modules.iter(), &["echo".into(), "it's".into()], false);
         let script = String::from_utf8(script).unwrap();
         let at = |part: &str| script.find(part).unwrap_or_else(|| panic!("no {part}"));
         assert!(at("insmod '/a.ko'") < at("insmod '/b'\\''s.ko'"));
