@@ -1,6 +1,8 @@
 //! `redhanded kernel`: a kernel in a virtual machine that is started for it, or in
 //! one that runs already.
 
+pub mod machine;
+
 use crate::arguments::Kernel;
 use crate::exit::Failure;
 use crate::observe::{Observation, Subject, observe};

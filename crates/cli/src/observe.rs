@@ -4,7 +4,7 @@
 //! the program.
 
 use crate::exit::Failure;
-use crate::kernel::{KernelSubject, Place};
+use crate::kernel::{self, KernelSubject};
 use crate::tracing;
 use crate::wire::{Finished, Heard, Listener, Mapped, Message, tell_place};
 use redhanded_detect::{Counts, Folded, Folder, Options, Outcome};
@@ -13,7 +13,7 @@ use redhanded_model::{Class, Crash, Race, RunReport, Unseen};
 use redhanded_report::{Progress, Tally, Terminal};
 use redhanded_target::images::Images;
 use redhanded_target::process::{Front, Guarded, Program, Settings, Side, Signals, split};
-use redhanded_target::vm::launch::{self, Output, VmState};
+use redhanded_target::vm::launch;
 use redhanded_target::{Ending, TargetError};
 use std::io::Write;
 use std::path::PathBuf;
@@ -23,10 +23,6 @@ use std::time::{Duration, Instant};
 /// A program that is cut off in the middle of a repetition may end by itself
 /// this long before it is called left running.
 const GRACE: Duration = Duration::from_secs(1);
-/// How long a kernel may take until its workload can start; emulation is slow.
-const BOOTS_WITHIN: Duration = Duration::from_secs(120);
-/// How long the last words of a machine are waited for.
-const FAREWELL: Duration = Duration::from_secs(5);
 /// How often signals and children are looked after.
 const TEND_EVERY: Duration = Duration::from_millis(20);
 
@@ -105,7 +101,7 @@ pub fn observe(
         Side::Front(front) => {
             let machine = match &observation.subject {
                 Subject::Kernel(kernel) => {
-                    let (place, machine) = begin(kernel, display)?;
+                    let (place, machine) = kernel::machine::begin(kernel, display)?;
                     tell_place(&stream, &place)?;
                     machine
                 }
@@ -292,7 +288,7 @@ impl Watching<'_> {
         }
         if let Some(machine) = self.machine.take() {
             let over = machine.state().is_over() || matches!(outcome, Outcome::Ended(_));
-            ending = end(machine, over, &mut report);
+            ending = kernel::machine::end(machine, over, &mut report);
         }
         if let (false, Outcome::Frozen, Some(pid)) = (is_ours, outcome, self.pid) {
             say_frozen(pid);
@@ -335,73 +331,6 @@ impl Watching<'_> {
             }],
             cut_short: true,
             ..RunReport::default()
-        }
-    }
-}
-
-/// Starts the virtual machine, if there is none yet, and waits until its kernel is
-/// up; where its gdbstub is.
-fn begin(
-    kernel: &KernelSubject,
-    display: &Display,
-) -> Result<(String, Option<launch::Vm>), Failure> {
-    let options = match &kernel.place {
-        Place::Running(address) => return Ok((address.to_string(), None)),
-        Place::Launched(options) => options,
-    };
-    let machine = launch::Vm::launch(options, Output::ours())?;
-    if display.announce {
-        crate::screen::say(&format!(
-            "redhanded: booting {} on {}",
-            options.kernel.display(),
-            machine.accelerator()
-        ));
-    }
-    let state = machine.wait_beyond(&VmState::Booting, BOOTS_WITHIN);
-    let why = match state {
-        VmState::Running => {
-            let place = format!("unix:{}", machine.gdb().display());
-            return Ok((place, Some(machine)));
-        }
-        VmState::Booting => format!("it has not booted in {} s", BOOTS_WITHIN.as_secs()),
-        VmState::NotLoaded(what) => format!("it does not take the module {what}"),
-        VmState::Panicked(words) => words,
-        VmState::Exited(_) | VmState::Gone => "it ended at once".to_owned(),
-    };
-    let log = machine.log();
-    let last: Vec<&str> = log.iter().rev().take(5).rev().map(String::as_str).collect();
-    Err(Failure::Target(TargetError::Unsupported(format!(
-        "the kernel could not be started: {why}. Its last words were\n  {}",
-        last.join("\n  ")
-    ))))
-}
-
-/// Ends a virtual machine that was started here; how its workload ended.
-fn end(mut machine: launch::Vm, over: bool, report: &mut RunReport) -> Ending {
-    if over {
-        let _ = machine.wait(FAREWELL);
-    }
-    let troubles = machine.troubles();
-    let state = machine.finish();
-    if let Some(first) = troubles.first() {
-        crate::screen::say(&format!("redhanded: the kernel complained: {first}"));
-    }
-    match state {
-        VmState::Exited(status) => Ending::Exited(status),
-        _ if !over => Ending::EndedByUs,
-        VmState::Panicked(words) => {
-            report.unseen.push(Unseen {
-                what: "the rest of the run".to_owned(),
-                why: words,
-            });
-            Ending::Exited(i32::from(crate::exit::FAILED))
-        }
-        _ => {
-            report.unseen.push(Unseen {
-                what: "the rest of the run".to_owned(),
-                why: "the virtual machine ended before its workload".to_owned(),
-            });
-            Ending::Exited(i32::from(crate::exit::FAILED))
         }
     }
 }

@@ -11,20 +11,17 @@
 //! each hit this keeps stale traps out of later windows.
 
 mod open;
+mod target;
 
 use crate::machine::Company;
-use crate::{Arm, Event, Machine, Module, Stop, Target, TargetError, Watch, WatchFor};
+use crate::{Arm, Event, Machine, Stop, Target, Watch, WatchFor};
 use open::{OpenWindow, Phase, Slot};
 use redhanded_image::Instruction;
 use redhanded_model::{
-    AccessKind, Avma, Bytes, Hit, Loss, Losses, Region, Registers, SpaceId, TaskId, ThreadName,
-    Unseen, WindowEnd, WindowId, pieces,
+    AccessKind, Avma, Bytes, Hit, Loss, Losses, Registers, SpaceId, TaskId, WindowEnd, WindowId,
+    pieces,
 };
 use std::collections::{HashMap, VecDeque};
-use std::io;
-use std::ops::Range;
-use std::path::Path;
-use std::sync::Arc;
 use std::time::Duration;
 
 /// When the first look at whether anybody can make progress is taken.
@@ -549,204 +546,5 @@ impl<M: Machine> Driver<M> {
             }
             Stop::Deadline => {}
         }
-    }
-}
-
-impl<M: Machine> Target for Driver<M> {
-    fn now(&self) -> Duration {
-        self.machine.now()
-    }
-
-    fn modules(&self) -> Vec<Arc<Module>> {
-        self.machine.modules().to_vec()
-    }
-
-    fn arm(&mut self, sites: &[Arm]) {
-        let mut wanted: Vec<(SpaceId, Arm, Avma, u8)> = Vec::with_capacity(sites.len());
-        for arm in sites {
-            let module = self.machine.modules().iter().find(|m| m.id == arm.module);
-            let Some(module) = module else { continue };
-            let expected = module.image.as_ref().map_or_else(
-                || Some(0),
-                |image| image.bytes_at(arm.svma, 1)?.first().copied(),
-            );
-            let avma = module.avma(arm.svma);
-            if let Some(expected) = expected
-                && !self.armed.contains_key(&(module.space, avma.0))
-            {
-                wanted.push((module.space, *arm, avma, expected));
-            }
-        }
-        // The order within a space stays: where there is no room for all, the
-        // first ones have it.
-        wanted.sort_by_key(|(space, ..)| *space);
-        for wanted in wanted.chunk_by(|a, b| a.0 == b.0) {
-            let space = wanted[0].0;
-            let places: Vec<(Avma, u8)> = wanted
-                .iter()
-                .map(|(_, _, avma, byte)| (*avma, *byte))
-                .collect();
-            let done = self.machine.set_breakpoints(space, &places);
-            let now = self.machine.now();
-            for ((_, arm, avma, _), done) in wanted.iter().zip(done) {
-                if done {
-                    self.armed.insert((space, avma.0), (*arm, now));
-                } else {
-                    self.events.push_back(Event::NotArmed {
-                        module: arm.module,
-                        svma: arm.svma,
-                    });
-                }
-            }
-        }
-    }
-
-    fn arm_limit(&self) -> Option<usize> {
-        self.machine.breakpoint_limit()
-    }
-
-    fn disarm_all(&mut self) {
-        self.machine.clear_breakpoints();
-        self.armed.clear();
-    }
-
-    fn allow(&mut self, held: Duration) {
-        self.allowance = held;
-    }
-
-    fn wait(&mut self, deadline: Duration) -> Result<Event, TargetError> {
-        loop {
-            if let Some(event) = self.events.pop_front() {
-                return Ok(event);
-            }
-            let next = self.tend(deadline);
-            if !self.events.is_empty() {
-                continue;
-            }
-            let stop = self.machine.next_stop(next)?;
-            if stop == Stop::Deadline && self.machine.now() >= deadline {
-                return Ok(Event::Deadline);
-            }
-            self.handle(stop);
-        }
-    }
-
-    fn release(&mut self, window: WindowId) {
-        let Some(index) = self.open.iter().position(|w| w.record.id == window) else {
-            return;
-        };
-        let mut window = self.open.swap_remove(index);
-        self.unwatch(&window);
-        window.record.held = window.held(self.machine.now());
-        self.held += window.record.held;
-        for task in window.standing() {
-            self.machine.resume(task);
-        }
-    }
-
-    fn freeze(&mut self, window: WindowId) {
-        let Some(index) = self.open.iter().position(|w| w.record.id == window) else {
-            return;
-        };
-        let window = self.open.swap_remove(index);
-        self.unwatch(&window);
-        self.held += window.held(self.machine.now());
-        self.machine.freeze(&window.standing());
-    }
-
-    fn write_core(&mut self, window: WindowId, path: &Path) -> io::Result<u64> {
-        let Some(window) = self.open.iter().find(|w| w.record.id == window) else {
-            return Err(io::ErrorKind::NotFound.into());
-        };
-        let (space, tasks) = (window.record.space, window.standing());
-        self.machine.write_core(space, &tasks, path)
-    }
-
-    fn resume(&mut self, task: TaskId) {
-        self.machine.resume(task);
-    }
-
-    fn dismiss(&mut self, window: WindowId) {
-        let Some(window) = self.open.iter_mut().find(|w| w.record.id == window) else {
-            return;
-        };
-        if let Some(hit) = window.record.hit.take() {
-            // What the dismissed access wrote is a counted loss, not a change of
-            // unknown origin.
-            window.record.before.clone_from(&hit.bytes_now);
-            window.record.after = hit.bytes_now;
-            // A late hit leaves nothing to wait for: the watches are gone.
-            let slots = self.slots.entry(window.record.space).or_default();
-            let watched = |(slot, _): &(usize, Bytes)| {
-                slots
-                    .get(*slot)
-                    .is_some_and(|s| s.window == Some(window.record.id))
-            };
-            window.phase = if window.slots.iter().any(watched) {
-                Phase::Waiting
-            } else {
-                Phase::Draining(Duration::ZERO)
-            };
-            self.machine.resume(hit.task);
-        }
-    }
-
-    fn stack(&mut self, task: TaskId, registers: &Registers) -> Vec<Avma> {
-        self.machine.stack(task, registers)
-    }
-
-    fn region(&mut self, space: SpaceId, address: Avma) -> Region {
-        self.machine.region(space, address)
-    }
-
-    fn in_system_calls(&mut self, space: SpaceId) -> Vec<(TaskId, Registers)> {
-        self.machine.in_system_calls(space)
-    }
-
-    fn sharers(&mut self, space: SpaceId, address: Avma) -> Vec<(u32, String)> {
-        self.machine.sharers(space, address)
-    }
-
-    fn space_of(&self, task: TaskId) -> SpaceId {
-        self.machine.space_of(task)
-    }
-
-    fn thread_name(&mut self, task: TaskId) -> ThreadName {
-        self.machine.thread_name(task)
-    }
-
-    fn read(&mut self, space: SpaceId, address: Avma, buffer: &mut [u8]) -> bool {
-        self.machine.read(space, address, buffer)
-    }
-
-    fn instruction_before(&mut self, space: SpaceId, address: Avma) -> Option<Avma> {
-        self.machine.instruction_before(space, address)
-    }
-
-    fn thread_time(&mut self) -> Duration {
-        self.machine.thread_time()
-    }
-
-    fn held(&self) -> Duration {
-        let now = self.machine.now();
-        self.held + self.open.iter().map(|w| w.held(now)).sum::<Duration>()
-    }
-
-    fn take_lively(&mut self) -> Vec<Range<u64>> {
-        self.machine.take_lively()
-    }
-
-    fn stood(&self) -> Option<Duration> {
-        self.machine.stood()
-    }
-
-    fn take_losses(&mut self) -> Losses {
-        let mut losses = std::mem::take(&mut self.losses);
-        losses.merge(&self.machine.take_losses());
-        losses
-    }
-
-    fn unseen(&self) -> Vec<Unseen> {
-        self.machine.unseen()
     }
 }

@@ -141,7 +141,9 @@ impl Vm {
         }
         let segments = || plain.segments().iter();
         let start = segments().map(|segment| segment.svma.0).min();
-        let end = segments().map(|s| s.svma.0.saturating_add(s.mem_size)).max();
+        let end = segments()
+            .map(|s| s.svma.0.saturating_add(s.mem_size))
+            .max();
         let range = start.unwrap_or(0)..end.unwrap_or(0);
         let image: Arc<Image> = self.images.adopt(plain.with_live_text(&live));
         self.add_module(image, module.name.clone(), linked.base, range);

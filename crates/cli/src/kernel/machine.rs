@@ -1,0 +1,79 @@
+//! A virtual machine from its start to its end.
+
+use super::{KernelSubject, Place};
+use crate::exit::Failure;
+use crate::observe::Display;
+use crate::screen;
+use redhanded_model::{RunReport, Unseen};
+use redhanded_target::vm::launch::{Output, Vm, VmState};
+use redhanded_target::{Ending, TargetError};
+use std::time::Duration;
+
+/// How long a kernel may take until its workload can start; emulation is slow.
+const BOOTS_WITHIN: Duration = Duration::from_secs(120);
+/// How long the last words of a machine are waited for.
+const FAREWELL: Duration = Duration::from_secs(5);
+
+/// Starts the virtual machine, if there is none yet, and waits until its kernel is
+/// up; where its gdbstub is.
+pub fn begin(kernel: &KernelSubject, display: &Display) -> Result<(String, Option<Vm>), Failure> {
+    let options = match &kernel.place {
+        Place::Running(address) => return Ok((address.to_string(), None)),
+        Place::Launched(options) => options,
+    };
+    let machine = Vm::launch(options, Output::ours())?;
+    if display.announce {
+        screen::say(&format!(
+            "redhanded: booting {} on {}",
+            options.kernel.display(),
+            machine.accelerator()
+        ));
+    }
+    let state = machine.wait_beyond(&VmState::Booting, BOOTS_WITHIN);
+    let why = match state {
+        VmState::Running => {
+            let place = format!("unix:{}", machine.gdb().display());
+            return Ok((place, Some(machine)));
+        }
+        VmState::Booting => format!("it has not booted in {} s", BOOTS_WITHIN.as_secs()),
+        VmState::NotLoaded(what) => format!("it does not take the module {what}"),
+        VmState::Panicked(words) => words,
+        VmState::Exited(_) | VmState::Gone => "it ended at once".to_owned(),
+    };
+    let log = machine.log();
+    let last: Vec<&str> = log.iter().rev().take(5).rev().map(String::as_str).collect();
+    Err(Failure::Target(TargetError::Unsupported(format!(
+        "the kernel could not be started: {why}. Its last words were\n  {}",
+        last.join("\n  ")
+    ))))
+}
+
+/// Ends a virtual machine that was started here; how its workload ended.
+pub fn end(mut machine: Vm, over: bool, report: &mut RunReport) -> Ending {
+    if over {
+        let _ = machine.wait(FAREWELL);
+    }
+    let troubles = machine.troubles();
+    let state = machine.finish();
+    if let Some(first) = troubles.first() {
+        screen::say(&format!("redhanded: the kernel complained: {first}"));
+    }
+    match state {
+        VmState::Exited(status) => Ending::Exited(status),
+        _ if !over => Ending::EndedByUs,
+        VmState::Panicked(words) => {
+            report.unseen.push(Unseen {
+                what: "the rest of the run".to_owned(),
+                why: words,
+            });
+            Ending::Exited(i32::from(crate::exit::FAILED))
+        }
+        _ => {
+            report.unseen.push(Unseen {
+                what: "the rest of the run".to_owned(),
+                why: "the virtual machine ended before its workload".to_owned(),
+            });
+            Ending::Exited(i32::from(crate::exit::FAILED))
+        }
+    }
+}
