@@ -1,12 +1,13 @@
 //! A virtual machine from its start to its end.
 
 use super::{KernelSubject, Place};
-use crate::exit::Failure;
+use crate::exit::{self, Failure};
 use crate::observe::Display;
 use crate::screen;
 use redhanded_model::{RunReport, Unseen};
 use redhanded_target::vm::launch::{Output, Vm, VmState};
 use redhanded_target::{Ending, TargetError};
+use std::process::ExitCode;
 use std::time::Duration;
 
 /// How long a kernel may take until its workload can start; emulation is slow.
@@ -48,6 +49,21 @@ pub fn begin(kernel: &KernelSubject, display: &Display) -> Result<(String, Optio
     ))))
 }
 
+/// Runs the workload of a machine that nobody may hold; the exit status.
+pub fn unobserved(place: Place) -> Result<ExitCode, Failure> {
+    let Place::Launched(mut options) = place else {
+        screen::say("redhanded: with --overhead 0 nothing may be held, so it did not attach");
+        return Ok(ExitCode::SUCCESS);
+    };
+    options.waits = false;
+    let mut machine = Vm::launch(&options, Output::ours())?;
+    while !machine.wait(FAREWELL).is_over() {}
+    Ok(match machine.finish() {
+        VmState::Exited(status) => exit::of_program(Ending::Exited(status)),
+        _ => ExitCode::from(exit::FAILED),
+    })
+}
+
 /// Ends a virtual machine that was started here; how its workload ended.
 pub fn end(mut machine: Vm, over: bool, report: &mut RunReport) -> Ending {
     if over {
@@ -66,14 +82,14 @@ pub fn end(mut machine: Vm, over: bool, report: &mut RunReport) -> Ending {
                 what: "the rest of the run".to_owned(),
                 why: words,
             });
-            Ending::Exited(i32::from(crate::exit::FAILED))
+            Ending::Exited(i32::from(exit::FAILED))
         }
         _ => {
             report.unseen.push(Unseen {
                 what: "the rest of the run".to_owned(),
                 why: "the virtual machine ended before its workload".to_owned(),
             });
-            Ending::Exited(i32::from(crate::exit::FAILED))
+            Ending::Exited(i32::from(exit::FAILED))
         }
     }
 }
