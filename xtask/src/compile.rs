@@ -269,7 +269,7 @@ fn text(path: &Path) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kernel::List;
+    use crate::claims::List;
 
     fn program(source: &str, directives: &str, twin: bool) -> Program {
         let text = format!("{directives}\n//@ focus: f\n//@ twin-expect: what=x functions=f,f\n");

@@ -15,11 +15,13 @@ use anyhow::{Result, anyhow, bail, ensure};
 use clap::Args;
 use globset::{Glob, GlobMatcher};
 
+use crate::claims::List;
 use crate::compile::{self, Program};
 use crate::drive::Driver;
-use crate::kernel::{self, Kernel, List};
+use crate::kernel::{self, Kernel};
 use crate::place;
 use crate::trial::{Demands, State, Trial, Verdict};
+use crate::tried::Tried;
 
 /// Options of `cargo xtask corpus`.
 #[derive(Args, Clone, Debug, Default)]
@@ -131,6 +133,7 @@ pub fn run(options: &Options) -> Result<Tally> {
         seeds: (options.first_seed..)
             .take(usize::try_from(seeds)?)
             .collect(),
+        first_round: Duration::from_millis(500),
         windows: if options.full { 2000 } else { 150 },
         found_within: Duration::from_secs(20),
         windows_within: Duration::from_secs(if options.full { 600 } else { 60 }),
@@ -149,7 +152,7 @@ fn select(options: &Options) -> Result<Vec<Program>> {
                 let program = Program::new(kernel, variant, twin);
                 // A stripped twin would show what the unstripped one shows, and
                 // could hardly be told from a possibly atomic neighbour.
-                let wanted = !twin || (kernel.list == List::Never && !variant.stripped);
+                let wanted = !twin || (kernel.claims.list == List::Never && !variant.stripped);
                 if wanted && fits(filter.as_ref(), kernel, &program) {
                     programs.push(program);
                 }
@@ -165,7 +168,8 @@ fn select(options: &Options) -> Result<Vec<Program>> {
     Ok(programs)
 }
 
-fn matcher(glob: &str) -> Result<GlobMatcher> {
+/// A pattern of the command line.
+pub fn matcher(glob: &str) -> Result<GlobMatcher> {
     Ok(Glob::new(glob)?.compile_matcher())
 }
 
@@ -194,11 +198,8 @@ fn run_all(
                     let Some(program) = programs.get(index) else {
                         break;
                     };
-                    let verdict = Trial::new(driver, demands, program).verdict();
-                    println!("{}", verdict.line());
-                    if let State::Failed(why) = &verdict.state {
-                        println!("{}", indented(why));
-                    }
+                    let verdict = Trial::new(demands, &Tried { driver, program }).verdict();
+                    tell(&verdict);
                     if let Ok(mut verdicts) = verdicts.lock() {
                         verdicts.push((index, verdict));
                     }
@@ -213,7 +214,16 @@ fn run_all(
     Ok(verdicts.into_iter().map(|(_, verdict)| verdict).collect())
 }
 
-fn print_table(verdicts: &[Verdict]) -> Tally {
+/// Prints how one case went, as soon as that is known.
+pub fn tell(verdict: &Verdict) {
+    println!("{}", verdict.line());
+    if let State::Failed(why) = &verdict.state {
+        println!("{}", indented(why));
+    }
+}
+
+/// Prints what all cases had in common; how many passed.
+pub fn print_table(verdicts: &[Verdict]) -> Tally {
     let mut tally = Tally::default();
     let mut losses: BTreeMap<&str, u64> = BTreeMap::new();
     for verdict in verdicts {
@@ -286,7 +296,7 @@ mod tests {
         let programs = select(&Options::default()).unwrap();
         for program in programs
             .iter()
-            .filter(|program| program.kernel.list == List::Never)
+            .filter(|program| program.kernel.claims.list == List::Never)
         {
             let twin = programs
                 .iter()

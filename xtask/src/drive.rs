@@ -63,17 +63,30 @@ pub struct Driver {
 impl Driver {
     /// Runs one round on one program.
     pub fn run(&self, program: &Program, round: &Round) -> Result<Finding> {
+        self.observe(&program.title(), round, |file| {
+            let mut arguments = arguments(&program.path, file, round);
+            arguments.splice(1..1, self.with.iter().cloned());
+            arguments
+        })
+    }
+
+    /// Runs Redhanded with arguments that name the file of its report, and reads it.
+    pub fn observe(
+        &self,
+        title: &str,
+        round: &Round,
+        arguments: impl FnOnce(&Path) -> Vec<String>,
+    ) -> Result<Finding> {
         fs::create_dir_all(&self.reports)
             .with_context(|| format!("cannot create {}", self.reports.display()))?;
         if self.user.is_some() {
             fs::set_permissions(&self.reports, Permissions::from_mode(0o777))
                 .with_context(|| format!("cannot open {} to all", self.reports.display()))?;
         }
-        let name = program.title().replace(['/', ' '], "-");
+        let name = title.replace(['/', ' '], "-");
         let file = self.reports.join(format!("{name}-{}.json", round.seed));
         let _ = fs::remove_file(&file);
-        let mut arguments = arguments(&program.path, &file, round);
-        arguments.splice(1..1, self.with.iter().cloned());
+        let arguments = arguments(&file);
         let redhanded = self.redhanded.to_string_lossy();
         let words = command::in_words(&redhanded, &arguments);
         let start = Instant::now();

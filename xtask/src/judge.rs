@@ -6,12 +6,12 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context as _, Result, ensure};
 use serde::Deserialize;
 use serde_json::Value;
 
+use crate::claims::{Expectation, FunctionName};
 use crate::command;
-use crate::kernel::{Expectation, FunctionName};
 
 /// As much of a report as judging needs.
 #[derive(Debug, Deserialize)]
@@ -74,6 +74,9 @@ pub struct What {
 /// One side of a race.
 #[derive(Debug, Deserialize)]
 pub struct Access {
+    /// Whose it is.
+    #[serde(default)]
+    pub thread: Thread,
     /// The innermost function.
     pub function: Option<String>,
     /// The system call that made the access.
@@ -81,6 +84,20 @@ pub struct Access {
     /// The stack, innermost first.
     #[serde(default)]
     pub stack: Vec<Frame>,
+}
+
+/// Who made an access.
+#[derive(Debug, Default, Deserialize)]
+pub struct Thread {
+    /// In a kernel: in which context.
+    pub context: Option<Context>,
+}
+
+/// What a kernel ran the code in.
+#[derive(Debug, Deserialize)]
+pub struct Context {
+    /// `task`, `softirq`, `hardirq` or `nmi`.
+    pub kind: String,
 }
 
 /// One frame of a stack.
@@ -224,7 +241,13 @@ impl Circumstances {
                 (seen(name, a) && by_call(b)) || (seen(name, b) && by_call(a))
             }
             ([first, second], [a, b]) => {
-                (seen(first, a) && seen(second, b)) || (seen(first, b) && seen(second, a))
+                let both = |a: &Access, b: &Access| {
+                    seen(first, a)
+                        && seen(second, b)
+                        && a.is_in_context(expected.context(0))
+                        && b.is_in_context(expected.context(1))
+                };
+                both(a, b) || both(b, a)
             }
             _ => false,
         }
@@ -247,6 +270,14 @@ impl Circumstances {
             None => access.stack.first().is_some_and(resolved),
         };
         innermost || (wanted.anywhere && access.stack.iter().any(resolved))
+    }
+}
+
+impl Access {
+    /// A program's thread is a task.
+    fn is_in_context(&self, wanted: &str) -> bool {
+        let context = self.thread.context.as_ref();
+        context.map_or("task", |context| &context.kind) == wanted
     }
 }
 
@@ -287,12 +318,13 @@ pub fn base_name(name: &str) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kernel::{Kernel, List};
+    use crate::claims::List;
+    use crate::kernel::Kernel;
 
     fn expectation(words: &str) -> Expectation {
         let text = format!("//@ build: O0\n//@ expect: {words}\n");
         let kernel = Kernel::parse(List::Expected, Path::new("k.c"), &text).unwrap();
-        kernel.expects[0].clone()
+        kernel.claims.expects[0].clone()
     }
 
     fn race(json: &str) -> Race {
@@ -313,6 +345,23 @@ mod tests {
         assert!(meets("what=st functions=~copy_in,bump", BOTH));
         assert!(!meets("what=st functions=bump,copy_in", BOTH));
         assert!(!meets("what=st functions=bump,bump", BOTH));
+    }
+
+    #[test]
+    fn each_side_has_its_context() {
+        let side = |function: &str, kind: &str| {
+            format!(r#"{{"function":"{function}","thread":{{"context":{{"kind":"{kind}"}}}}}}"#)
+        };
+        let race = |a: String, b: String| {
+            format!(r#"{{"class":"race","what":{{"name":"n","field":null}},"accesses":[{a},{b}]}}"#)
+        };
+        let caught = race(side("tick", "softirq"), side("take", "task"));
+        let words = "what=n functions=take,tick";
+        assert!(meets(&format!("{words} contexts=task,softirq"), &caught));
+        assert!(!meets(&format!("{words} contexts=softirq,task"), &caught));
+        assert!(!meets(words, &caught), "both are tasks if nothing is said");
+        let tasks = race(side("tick", "task"), side("take", "task"));
+        assert!(meets(words, &tasks));
     }
 
     #[test]

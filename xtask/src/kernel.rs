@@ -2,28 +2,17 @@
 //! what Redhanded must, and must not, report about it. The grammar is described
 //! in `docs/corpus.md`.
 
-use std::fmt;
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 
-/// Which list a kernel is on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum List {
-    /// Its races must be found.
-    Expected,
-    /// Nothing may be reported; its twin's races must be found.
-    Never,
-}
+use crate::claims::{self, Claims, List};
 
 /// One kernel with its directives.
 #[derive(Clone, Debug)]
 pub struct Kernel {
     /// File name without extension.
     pub name: String,
-    /// Which list it is on.
-    pub list: List,
     /// The source, relative to the repository's root.
     pub source: PathBuf,
     /// Ways to build it.
@@ -32,12 +21,8 @@ pub struct Kernel {
     pub flags: Vec<String>,
     /// Shared libraries it needs.
     pub libraries: Vec<Library>,
-    /// What must be reported: about the kernel if expected, about its twin if never.
-    pub expects: Vec<Expectation>,
-    /// What must not be reported, beside an expected race.
-    pub silent: Vec<String>,
-    /// Functions whose accesses are to the guarded memory.
-    pub focus: Vec<String>,
+    /// What must be reported, and what must not.
+    pub claims: Claims,
 }
 
 /// One way to build a kernel, e.g. `O2+stripped+nopie`.
@@ -68,30 +53,6 @@ pub struct Library {
     pub linked: bool,
 }
 
-/// One race that must be in the report.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Expectation {
-    /// Beginning of the variable with its field path; `None` for anything.
-    pub what: Option<String>,
-    /// A word of the region it lies in: `heap`, `stack`, `shared`.
-    pub region: Option<String>,
-    /// The functions of the accesses, in either order.
-    pub functions: Vec<FunctionName>,
-    /// Whether the other side is unknown.
-    pub unknown_origin: bool,
-    /// The system call of the other side.
-    pub system_call: Option<String>,
-}
-
-/// A function that an access must be in.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FunctionName {
-    /// Its last path segment, without arguments.
-    pub name: String,
-    /// Whether it may be anywhere on the stack (`~name`), as a caller of memcpy is.
-    pub anywhere: bool,
-}
-
 impl Kernel {
     /// Reads the directives of one source file.
     pub fn parse(list: List, source: &Path, text: &str) -> Result<Self> {
@@ -101,66 +62,33 @@ impl Kernel {
             .context("a kernel needs a file name in plain letters")?;
         let mut kernel = Self {
             name: name.to_owned(),
-            list,
             source: source.to_owned(),
             variants: Vec::new(),
             flags: Vec::new(),
             libraries: Vec::new(),
-            expects: Vec::new(),
-            silent: Vec::new(),
-            focus: Vec::new(),
+            claims: Claims::new(list),
         };
-        for (index, line) in text.lines().enumerate() {
-            if let Some(directive) = line.strip_prefix("//@") {
-                kernel
-                    .directive(directive.trim())
-                    .with_context(|| format!("line {}: `{line}`", index + 1))?;
-            }
-        }
-        kernel.check()?;
+        claims::directives(text, |key, value| kernel.directive(key, value))?;
+        ensure!(!kernel.variants.is_empty(), "no `build` directive");
+        kernel.claims.check()?;
         Ok(kernel)
     }
 
-    fn directive(&mut self, directive: &str) -> Result<()> {
-        let (key, value) = directive
-            .split_once(':')
-            .context("a directive is written `key: value`")?;
+    fn directive(&mut self, key: &str, value: &str) -> Result<()> {
         let words = value.split_whitespace();
-        match (key, self.list) {
-            ("build", _) => {
+        match key {
+            "build" => {
                 for word in words {
                     self.variants.push(Variant::parse(word)?);
                 }
             }
-            ("flags", _) => self.flags.extend(words.map(str::to_owned)),
-            ("lib", _) => self.libraries.push(Library::parse(value)?),
-            ("expect", List::Expected) | ("twin-expect", List::Never) => {
-                self.expects.push(Expectation::parse(value)?);
-            }
-            ("silent", List::Expected) => {
-                let what = value.trim().strip_prefix("what=");
-                self.silent
-                    .push(what.context("`silent` takes `what=NAME`")?.to_owned());
-            }
-            ("focus", List::Never) => self.focus.extend(words.map(str::to_owned)),
-            (_, List::Expected) => bail!(
-                "`{key}` is no directive of an expected kernel (build, flags, lib, expect, silent)"
+            "flags" => self.flags.extend(words.map(str::to_owned)),
+            "lib" => self.libraries.push(Library::parse(value)?),
+            _ => ensure!(
+                self.claims.take(key, value)?,
+                "`{key}` is no directive of this list (build, flags, lib, {})",
+                self.claims.known()
             ),
-            (_, List::Never) => bail!(
-                "`{key}` is no directive of a never kernel (build, flags, lib, focus, twin-expect)"
-            ),
-        }
-        Ok(())
-    }
-
-    fn check(&self) -> Result<()> {
-        ensure!(!self.variants.is_empty(), "no `build` directive");
-        match self.list {
-            List::Expected => ensure!(!self.expects.is_empty(), "no `expect` directive"),
-            List::Never => {
-                ensure!(!self.expects.is_empty(), "no `twin-expect` directive");
-                ensure!(!self.focus.is_empty(), "no `focus` directive");
-            }
         }
         Ok(())
     }
@@ -168,19 +96,6 @@ impl Kernel {
     /// Whether it is written in Rust.
     pub fn is_rust(&self) -> bool {
         self.source.extension().is_some_and(|end| end == "rs")
-    }
-
-    /// Functions to sample in the twin: the guarded ones, and those of its races.
-    pub fn twin_focus(&self) -> Vec<String> {
-        let mut focus = self.focus.clone();
-        for expectation in &self.expects {
-            for function in &expectation.functions {
-                if !focus.contains(&function.name) {
-                    focus.push(function.name.clone());
-                }
-            }
-        }
-        focus
     }
 }
 
@@ -237,104 +152,14 @@ impl Library {
     }
 }
 
-impl Expectation {
-    fn parse(value: &str) -> Result<Self> {
-        let mut what = None;
-        let mut expectation = Self {
-            what: None,
-            region: None,
-            functions: Vec::new(),
-            unknown_origin: false,
-            system_call: None,
-        };
-        for word in value.split_whitespace() {
-            match word.split_once('=') {
-                Some(("what", name)) => what = Some(name),
-                Some(("functions", names)) => {
-                    expectation.functions = names.split(',').map(FunctionName::parse).collect();
-                }
-                Some(("region", word)) => expectation.region = Some(word.to_owned()),
-                Some(("origin", "unknown")) => expectation.unknown_origin = true,
-                Some(("system_call", name)) => expectation.system_call = Some(name.to_owned()),
-                _ => bail!(
-                    "`{word}` is none of what=, region=, functions=, origin=unknown, system_call="
-                ),
-            }
-        }
-        expectation.what = match what {
-            Some("*") => None,
-            Some(name) => Some(name.to_owned()),
-            None => bail!("say what is raced on: what=NAME, or what=* for memory without a name"),
-        };
-        let one_sided = expectation.unknown_origin || expectation.system_call.is_some();
-        ensure!(
-            expectation.functions.len() == if one_sided { 1 } else { 2 },
-            "two functions are needed, or one where the other side is unknown or a system call"
-        );
-        Ok(expectation)
-    }
-}
-
-/// As it is written in a directive.
-impl fmt::Display for Expectation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.unknown_origin {
-            f.write_str("origin=unknown ")?;
-        }
-        write!(f, "what={}", self.what.as_deref().unwrap_or("*"))?;
-        if let Some(region) = &self.region {
-            write!(f, " region={region}")?;
-        }
-        for (index, function) in self.functions.iter().enumerate() {
-            f.write_str(if index == 0 { " functions=" } else { "," })?;
-            f.write_str(if function.anywhere { "~" } else { "" })?;
-            f.write_str(&function.name)?;
-        }
-        match &self.system_call {
-            Some(call) => write!(f, " system_call={call}"),
-            None => Ok(()),
-        }
-    }
-}
-
-impl FunctionName {
-    fn parse(word: &str) -> Self {
-        let (name, anywhere) = match word.strip_prefix('~') {
-            Some(name) => (name, true),
-            None => (word, false),
-        };
-        Self {
-            name: name.to_owned(),
-            anywhere,
-        }
-    }
-}
-
 /// Reads all kernels of a corpus folder that lies below `root`, sorted by name.
 pub fn read_all(root: &Path, corpus: &Path) -> Result<Vec<Kernel>> {
-    let mut kernels = Vec::new();
-    for (list, folder) in [(List::Expected, "expected"), (List::Never, "never")] {
-        let folder = corpus.join(folder);
-        let entries = fs::read_dir(root.join(&folder))
-            .with_context(|| format!("cannot read {}", folder.display()))?;
-        for entry in entries {
-            let source = folder.join(entry?.file_name());
-            let known = ["c", "cc", "rs"];
-            if !source
-                .extension()
-                .is_some_and(|end| known.iter().any(|k| end == *k))
-            {
-                continue;
-            }
-            let text = fs::read_to_string(root.join(&source))
-                .with_context(|| format!("cannot read {}", source.display()))?;
-            let kernel = Kernel::parse(list, &source, &text)
-                .map_err(|error| anyhow!("{}: {error:#}", source.display()))?;
-            kernels.push(kernel);
-        }
-    }
-    kernels.sort_by(|a, b| a.source.cmp(&b.source));
-    Ok(kernels)
+    let sources = claims::sources(root, corpus, &["c", "cc", "rs"])?;
+    let parsed = sources.iter().map(|source| {
+        Kernel::parse(source.list, &source.path, &source.text)
+            .map_err(|error| anyhow!("{}: {error:#}", source.path.display()))
+    });
+    parsed.collect()
 }
 
 #[cfg(test)]
@@ -371,8 +196,8 @@ mod tests {
         assert_eq!(kernel.flags, ["-fopenmp", "-lm"]);
         assert_eq!(kernel.libraries[0].file, "libtally.so");
         assert!(!kernel.libraries[0].linked);
-        assert_eq!(kernel.silent, ["guarded"]);
-        let expectation = &kernel.expects[0];
+        assert_eq!(kernel.claims.silent, ["guarded"]);
+        let expectation = &kernel.claims.expects[0];
         assert_eq!(expectation.what.as_deref(), Some("st.flags"));
         assert!(!expectation.functions[0].anywhere);
         assert_eq!(expectation.functions[1].name, "copy");
@@ -387,28 +212,12 @@ mod tests {
              //@ expect: what=buffer functions=use system_call=read\n",
         )
         .unwrap();
-        assert!(kernel.expects[0].unknown_origin);
-        assert_eq!(kernel.expects[0].what, None);
-        assert_eq!(kernel.expects[1].system_call.as_deref(), Some("read"));
+        assert!(kernel.claims.expects[0].unknown_origin);
+        assert_eq!(kernel.claims.expects[0].what, None);
         assert_eq!(
-            kernel.expects[0].to_string(),
-            "origin=unknown what=* functions=step"
+            kernel.claims.expects[1].system_call.as_deref(),
+            Some("read")
         );
-        assert_eq!(
-            kernel.expects[1].to_string(),
-            "what=buffer functions=use system_call=read"
-        );
-    }
-
-    #[test]
-    fn a_twin_is_sampled_where_its_races_are() {
-        let kernel = Kernel::parse(
-            List::Never,
-            Path::new("k.c"),
-            "//@ build: O0\n//@ focus: bump\n//@ twin-expect: what=n functions=bump,look\n",
-        )
-        .unwrap();
-        assert_eq!(kernel.twin_focus(), ["bump", "look"]);
     }
 
     #[test]
@@ -433,7 +242,7 @@ mod tests {
             List::Never,
             "//@ build: O0\n//@ expect: what=x functions=a,b\n",
         );
-        assert!(other_list.contains("`expect` is no directive of a never kernel"));
+        assert!(other_list.contains("`expect` is no directive of this list"));
         let no_focus = error(
             List::Never,
             "//@ build: O0\n//@ twin-expect: what=x functions=a,b\n",

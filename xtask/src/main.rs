@@ -1,5 +1,6 @@
 //! The project's own tasks, run as `cargo xtask TASK`.
 
+mod claims;
 mod command;
 mod compile;
 mod corpus;
@@ -7,6 +8,7 @@ mod drive;
 mod fuzz;
 mod judge;
 mod kernel;
+mod kernel_corpus;
 mod label;
 mod licences;
 mod packages;
@@ -16,6 +18,7 @@ mod spdx;
 mod suite;
 mod test;
 mod trial;
+mod tried;
 
 use std::process::ExitCode;
 
@@ -35,6 +38,8 @@ enum Task {
     Test(test::Options),
     /// Run the access kernels under Redhanded and judge its reports
     Corpus(corpus::Options),
+    /// Load the modules of the kernel corpus under Redhanded and judge its reports
+    KernelCorpus(kernel_corpus::Options),
     /// Run a labelled suite of racy and race-free programs and print recall and specificity
     Suite(suite::Options),
     /// Feed mutated files to the parsers of foreign bytes
@@ -51,6 +56,10 @@ fn main() -> ExitCode {
     let outcome = match Arguments::parse().task {
         Task::Test(options) => test::run(&options),
         Task::Corpus(options) => corpus::run(&options).map(|tally| {
+            println!("{tally}");
+            tally.failed == 0
+        }),
+        Task::KernelCorpus(options) => kernel_corpus::run(&options).map(|tally| {
             println!("{tally}");
             tally.failed == 0
         }),

@@ -1,20 +1,40 @@
-//! One kernel on trial: rounds under Redhanded until its demands are met or missed.
+//! One case of a corpus on trial: rounds under Redhanded until its demands are met
+//! or missed. A case is a program, or a module in a kernel.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 
-use crate::compile::Program;
-use crate::drive::{Driver, Finding, NOT_APPLICABLE, Round};
-use crate::judge::{Circumstances, Symbols};
-use crate::kernel::{Expectation, List};
+use crate::claims::{Claims, Expectation, List};
+use crate::drive::{Finding, NOT_APPLICABLE, Round};
+use crate::judge::Circumstances;
 
-/// How much is asked of the kernels.
+/// What can be put on trial.
+pub trait Case {
+    /// For the table.
+    fn title(&self) -> String;
+    /// What must be reported, and what must not.
+    fn claims(&self) -> &Claims;
+    /// Whether it is the one without its guard.
+    fn is_twin(&self) -> bool;
+    /// What the judge knows beside the report.
+    fn circumstances(&self) -> Result<Circumstances>;
+    /// The patterns by which Redhanded finds these functions in it.
+    fn globs(&self, functions: &[String]) -> Vec<String>;
+    /// Whether a finding of this class is none.
+    fn tolerates(&self, class: &str) -> bool;
+    /// Looks at it under Redhanded.
+    fn run(&self, round: &Round) -> Result<Finding>;
+}
+
+/// How much is asked of the cases.
 pub struct Demands {
-    /// The seeds an expected kernel is tried with.
+    /// The seeds an expected case is tried with.
     pub seeds: Vec<u64>,
-    /// How many windows a never kernel stays silent over.
+    /// How long the first round is; the next are longer.
+    pub first_round: Duration,
+    /// How many windows a never case stays silent over.
     pub windows: u64,
     /// An expected race must be found in this time.
     pub found_within: Duration,
@@ -22,9 +42,9 @@ pub struct Demands {
     pub windows_within: Duration,
 }
 
-/// What became of one program.
+/// What became of one case.
 pub struct Verdict {
-    /// Which program.
+    /// Which case.
     pub title: String,
     /// How it went.
     pub state: State,
@@ -42,29 +62,27 @@ pub struct Verdict {
 pub enum State {
     /// As it should, and how well.
     Passed(String),
-    /// The machine cannot run the kernel.
+    /// The machine cannot run it.
     NotApplicable,
     /// What is wrong, and how to see it again.
     Failed(String),
 }
 
-/// One program on trial.
-pub struct Trial<'a> {
-    driver: &'a Driver,
+/// One case on trial.
+pub struct Trial<'a, C> {
     demands: &'a Demands,
-    program: &'a Program,
+    case: &'a C,
     windows: u64,
     samples: u64,
     losses: BTreeMap<String, u64>,
 }
 
-impl<'a> Trial<'a> {
-    /// A trial of `program`, which must be built.
-    pub fn new(driver: &'a Driver, demands: &'a Demands, program: &'a Program) -> Self {
+impl<'a, C: Case> Trial<'a, C> {
+    /// A trial of `case`, which must be ready to be run.
+    pub fn new(demands: &'a Demands, case: &'a C) -> Self {
         Self {
-            driver,
             demands,
-            program,
+            case,
             windows: 0,
             samples: 0,
             losses: BTreeMap::new(),
@@ -74,13 +92,13 @@ impl<'a> Trial<'a> {
     /// Runs as many rounds as are needed and judges them.
     pub fn verdict(mut self) -> Verdict {
         let start = Instant::now();
-        let outcome = match (self.program.kernel.list, self.program.twin) {
+        let outcome = match (self.case.claims().list, self.case.is_twin()) {
             (List::Expected, _) => self.expected(),
             (List::Never, false) => self.never(),
             (List::Never, true) => self.twin(),
         };
         Verdict {
-            title: self.program.title(),
+            title: self.case.title(),
             state: outcome.unwrap_or_else(|error| State::Failed(format!("{error:#}"))),
             seconds: start.elapsed().as_secs_f64(),
             windows: self.windows,
@@ -89,24 +107,8 @@ impl<'a> Trial<'a> {
         }
     }
 
-    fn circumstances(&self) -> Result<Circumstances> {
-        let stripped = self
-            .program
-            .symbols
-            .as_deref()
-            .map(Symbols::read)
-            .transpose()?;
-        Ok(Circumstances {
-            stripped,
-            // Through ptrace nobody sees what the kernel accesses.
-            unprivileged: self.driver.user.is_some()
-                || self.driver.with.iter().any(|word| word == "ptrace")
-                || !nix::unistd::geteuid().is_root(),
-        })
-    }
-
     fn round(&mut self, round: &Round) -> Result<Finding> {
-        let finding = self.driver.run(self.program, round)?;
+        let finding = self.case.run(round)?;
         self.windows += finding.report.run.windows;
         self.samples += finding.report.run.samples;
         for (reason, count) in &finding.report.run.losses {
@@ -117,7 +119,7 @@ impl<'a> Trial<'a> {
 
     /// The races must be found in the time given, by all but one in twenty seeds.
     fn expected(&mut self) -> Result<State> {
-        let circumstances = self.circumstances()?;
+        let circumstances = self.case.circumstances()?;
         let seeds = self.demands.seeds.clone();
         let mut misses = Vec::new();
         let mut slowest = Duration::ZERO;
@@ -148,13 +150,13 @@ impl<'a> Trial<'a> {
         seed: u64,
     ) -> Result<Option<Result<Duration, String>>> {
         let start = Instant::now();
-        let mut missing: Vec<_> = self.program.kernel.expects.iter().collect();
-        let mut time = Duration::from_millis(500);
+        let mut missing: Vec<_> = self.case.claims().expects.iter().collect();
+        let mut time = self.demands.first_round;
         for number in 0.. {
             let left = self.demands.found_within.saturating_sub(start.elapsed());
             let round = Round {
                 seed: seed * 1000 + number,
-                time: time.min(left.max(Duration::from_millis(500))),
+                time: time.min(left.max(self.demands.first_round)),
                 windows: None,
                 focus: Vec::new(),
             };
@@ -163,7 +165,7 @@ impl<'a> Trial<'a> {
                 return Ok(None);
             }
             let races = &finding.report.races;
-            for what in &self.program.kernel.silent {
+            for what in &self.case.claims().silent {
                 if races
                     .iter()
                     .any(|race| race.class == "race" && race.what.begins(what))
@@ -183,7 +185,7 @@ impl<'a> Trial<'a> {
                 );
                 return Ok(Some(Err(miss)));
             }
-            time = (time * 2).min(Duration::from_secs(2));
+            time = (time * 2).min(self.demands.first_round * 4);
         }
         Ok(None)
     }
@@ -194,7 +196,7 @@ impl<'a> Trial<'a> {
         let mut windows = 0;
         for number in 0.. {
             let wanted = self.demands.windows - windows;
-            let focus = self.globs(&self.program.kernel.focus);
+            let focus = self.case.globs(&self.case.claims().focus);
             let finding = self.round(&Round {
                 seed: number + 1,
                 time: Duration::from_secs(5),
@@ -227,9 +229,8 @@ impl<'a> Trial<'a> {
     }
 
     fn assert_silent(&self, finding: &Finding) -> Result<()> {
-        let tolerated = |class: &str| self.program.variant.stripped && class == "possibly-atomic";
         for race in &finding.report.races {
-            if !tolerated(&race.class) {
+            if !self.case.tolerates(&race.class) {
                 bail!("must be silent\n{}", shown(finding));
             }
         }
@@ -239,12 +240,12 @@ impl<'a> Trial<'a> {
     /// The same program without its guard must be caught in as many windows.
     fn twin(&mut self) -> Result<State> {
         let start = Instant::now();
-        let circumstances = self.circumstances()?;
-        let mut missing: Vec<_> = self.program.kernel.expects.iter().collect();
+        let circumstances = self.case.circumstances()?;
+        let mut missing: Vec<_> = self.case.claims().expects.iter().collect();
         let mut windows = 0;
-        let mut time = Duration::from_millis(500);
+        let mut time = self.demands.first_round;
         for number in 0.. {
-            let focus = self.globs(&self.program.kernel.twin_focus());
+            let focus = self.case.globs(&self.case.claims().twin_focus());
             let finding = self.round(&Round {
                 seed: number + 1,
                 time,
@@ -264,26 +265,9 @@ impl<'a> Trial<'a> {
                     shown(&finding)
                 );
             }
-            time = (time * 2).min(Duration::from_secs(2));
+            time = (time * 2).min(self.demands.first_round * 4);
         }
         Ok(State::Passed(format!("found within {windows} windows")))
-    }
-
-    /// Names of C are whole symbols; those of C++ and Rust have more around them.
-    fn globs(&self, functions: &[String]) -> Vec<String> {
-        let kernel = &self.program.kernel;
-        // Without symbols no function has a name to select it by.
-        if self.program.variant.stripped {
-            return Vec::new();
-        }
-        let glob = |name: &String| match kernel.source.extension().and_then(|end| end.to_str()) {
-            // The crate's own, with its closures: the standard library is in the
-            // same file and has many names.
-            Some("rs") => format!("{}::{name}*", kernel.name),
-            Some("cc") => format!("*{name}*"),
-            _ => name.clone(),
-        };
-        functions.iter().map(glob).collect()
     }
 }
 
@@ -325,8 +309,11 @@ mod tests {
     use std::path::{Path, PathBuf};
 
     use super::*;
+    use crate::compile::Program;
+    use crate::drive::Driver;
     use crate::kernel::Kernel;
     use crate::place;
+    use crate::tried::Tried;
 
     const CAUGHT: &str = r#"{"class":"race","what":{"name":"balance","field":null},
         "accesses":[{"function":"bump"},{"function":"bump"}]}"#;
@@ -364,11 +351,15 @@ mod tests {
         let program = Program::new(&kernel, &kernel.variants[0], twin);
         let demands = Demands {
             seeds: vec![1],
+            first_round: Duration::from_millis(500),
             windows: 150,
             found_within: Duration::ZERO,
             windows_within: Duration::ZERO,
         };
-        Trial::new(driver, &demands, &program).verdict().state
+        let program = &program;
+        Trial::new(&demands, &Tried { driver, program })
+            .verdict()
+            .state
     }
 
     #[track_caller]

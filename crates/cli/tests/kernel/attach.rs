@@ -1,0 +1,48 @@
+//! `redhanded kernel --gdb`: a machine that somebody else started.
+
+use crate::machine::{Kernels, race_on, report};
+use crate::place::Place;
+
+#[test]
+fn a_machine_runs_on_after_it_was_looked_at_and_can_be_again() {
+    let Some(kernels) = Kernels::get() else {
+        return;
+    };
+    let place = Place::new();
+    let module = kernels.module(&place.path("module"));
+    let machine = kernels.boot(&module);
+    let (gdb, module) = (machine.gdb(), module.to_str().unwrap());
+    let look = |vmlinux: &str, more: &[&str]| {
+        let mut arguments = vec!["kernel", "--gdb", &gdb, "--vmlinux", vmlinux];
+        arguments.extend(["--modules", module, "--for", "3s", "--json", "seen.json"]);
+        arguments.extend(more);
+        let outcome = place.run(arguments);
+        machine.runs_on();
+        let report = report(&place.path("seen.json"), &outcome);
+        assert!(
+            report["run"]["windows"].as_u64().unwrap() > 0,
+            "{outcome:#?}"
+        );
+        assert_eq!(report["run"]["ending"], "left running", "{outcome:#?}");
+        (outcome, report)
+    };
+    // Its busiest code, the kernel's own, and by what the kernel itself holds.
+    for number in 0..2 {
+        let (outcome, report) = look(kernels.vmlinux(), &["--module", "redhanded_demo.ko"]);
+        assert_eq!(outcome.status, 66, "{number}: {outcome:#?}");
+        let statistics = race_on(&report, "statistics", ["count_received", "count_sent"]);
+        assert!(statistics.is_some(), "{number}: {outcome:#?}");
+    }
+    let (outcome, _) = look(
+        kernels.vmlinux(),
+        &["--module", "vmlinux", "--fail-on", "never"],
+    );
+    assert_eq!(outcome.status, 0, "{outcome:#?}");
+    let (outcome, report) = look(kernels.kernel(), &["--module", "redhanded_demo.ko"]);
+    assert_eq!(outcome.status, 66, "{outcome:#?}");
+    let statistics = race_on(&report, "statistics", ["count_received", "count_sent"]);
+    assert!(
+        statistics.is_some(),
+        "without debug information: {outcome:#?}"
+    );
+}

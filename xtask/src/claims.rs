@@ -1,0 +1,319 @@
+//! What a source of a corpus says of itself: which races must be reported about it,
+//! and what must not be. Programs and kernel modules say it in the same words,
+//! which `docs/corpus.md` describes.
+
+use std::fmt;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail, ensure};
+
+/// Which list a source is on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum List {
+    /// Its races must be found.
+    Expected,
+    /// Nothing may be reported; its twin's races must be found.
+    Never,
+}
+
+/// The claims of one source.
+#[derive(Clone, Debug)]
+pub struct Claims {
+    /// Which list it is on.
+    pub list: List,
+    /// What must be reported: about itself if expected, about its twin if never.
+    pub expects: Vec<Expectation>,
+    /// What must not be reported, beside an expected race.
+    pub silent: Vec<String>,
+    /// Functions whose accesses are to the guarded memory.
+    pub focus: Vec<String>,
+}
+
+impl Claims {
+    /// None yet.
+    pub const fn new(list: List) -> Self {
+        Self {
+            list,
+            expects: Vec::new(),
+            silent: Vec::new(),
+            focus: Vec::new(),
+        }
+    }
+
+    /// Takes a directive; false if it is none of these, or none of this list.
+    pub fn take(&mut self, key: &str, value: &str) -> Result<bool> {
+        match (key, self.list) {
+            ("expect", List::Expected) | ("twin-expect", List::Never) => {
+                self.expects.push(Expectation::parse(value)?);
+            }
+            ("silent", List::Expected) => {
+                let what = value.trim().strip_prefix("what=");
+                self.silent
+                    .push(what.context("`silent` takes `what=NAME`")?.to_owned());
+            }
+            ("focus", List::Never) => {
+                self.focus
+                    .extend(value.split_whitespace().map(str::to_owned));
+            }
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    /// The directives that [`Claims::take`] knows, for who used another.
+    pub const fn known(&self) -> &'static str {
+        match self.list {
+            List::Expected => "expect, silent",
+            List::Never => "focus, twin-expect",
+        }
+    }
+
+    /// Whether all is said that must be.
+    pub fn check(&self) -> Result<()> {
+        match self.list {
+            List::Expected => ensure!(!self.expects.is_empty(), "no `expect` directive"),
+            List::Never => {
+                ensure!(!self.expects.is_empty(), "no `twin-expect` directive");
+                ensure!(!self.focus.is_empty(), "no `focus` directive");
+            }
+        }
+        Ok(())
+    }
+
+    /// Functions to sample in the twin: the guarded ones, and those of its races.
+    pub fn twin_focus(&self) -> Vec<String> {
+        let mut focus = self.focus.clone();
+        for expectation in &self.expects {
+            for function in &expectation.functions {
+                if !focus.contains(&function.name) {
+                    focus.push(function.name.clone());
+                }
+            }
+        }
+        focus
+    }
+}
+
+/// One race that must be in the report.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Expectation {
+    /// Beginning of the variable with its field path; `None` for anything.
+    pub what: Option<String>,
+    /// A word of the region it lies in: `heap`, `stack`, `shared`.
+    pub region: Option<String>,
+    /// The functions of the accesses, in either order.
+    pub functions: Vec<FunctionName>,
+    /// Whether the other side is unknown.
+    pub unknown_origin: bool,
+    /// The system call of the other side.
+    pub system_call: Option<String>,
+    /// In which context of a kernel each function runs, in their order.
+    contexts: Vec<String>,
+}
+
+/// What a kernel runs code in.
+const CONTEXTS: &[&str] = &["task", "softirq", "hardirq", "nmi"];
+
+/// A function that an access must be in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FunctionName {
+    /// Its last path segment, without arguments.
+    pub name: String,
+    /// Whether it may be anywhere on the stack (`~name`), as a caller of memcpy is.
+    pub anywhere: bool,
+}
+
+impl Expectation {
+    fn parse(value: &str) -> Result<Self> {
+        let mut what = None;
+        let mut expectation = Self {
+            what: None,
+            region: None,
+            functions: Vec::new(),
+            unknown_origin: false,
+            system_call: None,
+            contexts: Vec::new(),
+        };
+        for word in value.split_whitespace() {
+            match word.split_once('=') {
+                Some(("what", name)) => what = Some(name),
+                Some(("functions", names)) => {
+                    expectation.functions = names.split(',').map(FunctionName::parse).collect();
+                }
+                Some(("region", word)) => expectation.region = Some(word.to_owned()),
+                Some(("origin", "unknown")) => expectation.unknown_origin = true,
+                Some(("system_call", name)) => expectation.system_call = Some(name.to_owned()),
+                Some(("contexts", kinds)) => {
+                    expectation.contexts = kinds.split(',').map(str::to_owned).collect();
+                    ensure!(
+                        expectation
+                            .contexts
+                            .iter()
+                            .all(|kind| CONTEXTS.contains(&kind.as_str())),
+                        "`contexts` are of {}",
+                        CONTEXTS.join(", ")
+                    );
+                }
+                _ => bail!(
+                    "`{word}` is none of what=, region=, functions=, contexts=, origin=unknown, \
+                     system_call="
+                ),
+            }
+        }
+        expectation.what = match what {
+            Some("*") => None,
+            Some(name) => Some(name.to_owned()),
+            None => bail!("say what is raced on: what=NAME, or what=* for memory without a name"),
+        };
+        let one_sided = expectation.unknown_origin || expectation.system_call.is_some();
+        ensure!(
+            expectation.functions.len() == if one_sided { 1 } else { 2 },
+            "two functions are needed, or one where the other side is unknown or a system call"
+        );
+        ensure!(
+            expectation.contexts.is_empty()
+                || expectation.contexts.len() == expectation.functions.len(),
+            "`contexts` says one for each function, or is left out"
+        );
+        Ok(expectation)
+    }
+
+    /// The context that the function of this number runs in.
+    pub fn context(&self, function: usize) -> &str {
+        self.contexts.get(function).map_or("task", String::as_str)
+    }
+}
+
+/// As it is written in a directive.
+impl fmt::Display for Expectation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.unknown_origin {
+            f.write_str("origin=unknown ")?;
+        }
+        write!(f, "what={}", self.what.as_deref().unwrap_or("*"))?;
+        if let Some(region) = &self.region {
+            write!(f, " region={region}")?;
+        }
+        for (index, function) in self.functions.iter().enumerate() {
+            f.write_str(if index == 0 { " functions=" } else { "," })?;
+            f.write_str(if function.anywhere { "~" } else { "" })?;
+            f.write_str(&function.name)?;
+        }
+        if !self.contexts.is_empty() {
+            write!(f, " contexts={}", self.contexts.join(","))?;
+        }
+        match &self.system_call {
+            Some(call) => write!(f, " system_call={call}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl FunctionName {
+    fn parse(word: &str) -> Self {
+        let (name, anywhere) = match word.strip_prefix('~') {
+            Some(name) => (name, true),
+            None => (word, false),
+        };
+        Self {
+            name: name.to_owned(),
+            anywhere,
+        }
+    }
+}
+
+/// Hands on the directives of a source, which are lines that begin with `//@`.
+pub fn directives(text: &str, mut take: impl FnMut(&str, &str) -> Result<()>) -> Result<()> {
+    for (index, line) in text.lines().enumerate() {
+        if let Some(directive) = line.strip_prefix("//@") {
+            directive
+                .trim()
+                .split_once(':')
+                .context("a directive is written `key: value`")
+                .and_then(|(key, value)| take(key, value))
+                .with_context(|| format!("line {}: `{line}`", index + 1))?;
+        }
+    }
+    Ok(())
+}
+
+/// One source of a corpus.
+pub struct Source {
+    /// Which list it is on.
+    pub list: List,
+    /// Where it is, relative to the repository's root.
+    pub path: PathBuf,
+    /// What is in it.
+    pub text: String,
+}
+
+/// Reads the sources of both lists of a corpus folder that lies below `root`,
+/// sorted by name.
+pub fn sources(root: &Path, corpus: &Path, extensions: &[&str]) -> Result<Vec<Source>> {
+    let mut sources = Vec::new();
+    for (list, folder) in [(List::Expected, "expected"), (List::Never, "never")] {
+        let folder = corpus.join(folder);
+        let entries = fs::read_dir(root.join(&folder))
+            .with_context(|| format!("cannot read {}", folder.display()))?;
+        for entry in entries {
+            let path = folder.join(entry?.file_name());
+            let known = path
+                .extension()
+                .is_some_and(|end| extensions.iter().any(|known| end == *known));
+            if known {
+                let text = fs::read_to_string(root.join(&path))
+                    .with_context(|| format!("cannot read {}", path.display()))?;
+                sources.push(Source { list, path, text });
+            }
+        }
+    }
+    sources.sort_by(|a, b| a.path.cmp(&b.path));
+    Ok(sources)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn expectation(words: &str) -> Result<Expectation> {
+        Expectation::parse(words)
+    }
+
+    #[test]
+    fn expectations_are_written_as_they_are_read() {
+        for words in [
+            "origin=unknown what=* functions=step",
+            "what=buffer functions=use system_call=read",
+            "what=totals.ticks functions=on_tick,~take contexts=softirq,task",
+            "what=* region=shared functions=a,b",
+        ] {
+            assert_eq!(expectation(words).unwrap().to_string(), words);
+        }
+    }
+
+    #[test]
+    fn contexts_belong_to_functions() {
+        let kinds = |words: &str| {
+            let one = expectation(words).unwrap();
+            [one.context(0).to_owned(), one.context(1).to_owned()]
+        };
+        let both = "what=n functions=a,b";
+        assert_eq!(kinds(both), ["task", "task"]);
+        let told = format!("{both} contexts=hardirq,task");
+        assert_eq!(kinds(&told), ["hardirq", "task"]);
+        for wrong in ["contexts=task", "contexts=task,user", "contexts="] {
+            let error = expectation(&format!("{both} {wrong}")).unwrap_err();
+            assert!(error.to_string().contains("contexts"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_twin_is_sampled_where_its_races_are() {
+        let mut claims = Claims::new(List::Never);
+        assert!(claims.take("focus", " bump").unwrap());
+        let taken = claims.take("twin-expect", " what=n functions=bump,look");
+        assert!(taken.unwrap());
+        assert_eq!(claims.twin_focus(), ["bump", "look"]);
+    }
+}

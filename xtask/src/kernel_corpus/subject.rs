@@ -1,0 +1,158 @@
+//! A module of the kernel corpus: what its source says of it. The grammar is
+//! described in `docs/kernel-corpus.md`.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, anyhow, ensure};
+
+use crate::claims::{self, Claims, List};
+
+/// A module, or the twin of one.
+#[derive(Clone, Debug)]
+pub struct Subject {
+    /// The name that the kernel knows it by.
+    pub name: String,
+    /// The built module, below the folder of all.
+    pub file: PathBuf,
+    /// Without its guard.
+    pub twin: bool,
+    /// Commands before the workload, one after the other.
+    pub setup: Vec<String>,
+    /// Commands that run while it is looked at, side by side.
+    pub workload: Vec<String>,
+    /// Commands after it.
+    pub cleanup: Vec<String>,
+    /// What must be reported, and what must not.
+    pub claims: Claims,
+}
+
+impl Subject {
+    /// Reads the directives of one source file.
+    fn parse(source: &claims::Source) -> Result<Self> {
+        let name = source.path.file_stem().and_then(|stem| stem.to_str());
+        let name = name.context("a module needs a file name in plain letters")?;
+        let mut subject = Self {
+            name: name.to_owned(),
+            file: PathBuf::new(),
+            twin: false,
+            setup: Vec::new(),
+            workload: Vec::new(),
+            cleanup: Vec::new(),
+            claims: Claims::new(source.list),
+        };
+        claims::directives(&source.text, |key, value| subject.directive(key, value))?;
+        subject.claims.check()?;
+        Ok(subject.named(name.to_owned()))
+    }
+
+    fn directive(&mut self, key: &str, value: &str) -> Result<()> {
+        let commands = match key {
+            "setup" => &mut self.setup,
+            "workload" => &mut self.workload,
+            "cleanup" => &mut self.cleanup,
+            _ => {
+                ensure!(
+                    self.claims.take(key, value)?,
+                    "`{key}` is no directive of this list (setup, workload, cleanup, {})",
+                    self.claims.known()
+                );
+                return Ok(());
+            }
+        };
+        commands.push(value.trim().to_owned());
+        Ok(())
+    }
+
+    fn named(self, name: String) -> Self {
+        Self {
+            file: Path::new(self.list()).join(format!("{name}.ko")),
+            name,
+            ..self
+        }
+    }
+
+    /// The same without its guard.
+    fn twin(&self) -> Self {
+        let twin = Self {
+            twin: true,
+            ..self.clone()
+        };
+        twin.named(format!("{}_twin", self.name))
+    }
+
+    const fn list(&self) -> &'static str {
+        match self.claims.list {
+            List::Expected => "expected",
+            List::Never => "never",
+        }
+    }
+
+    /// `never/mutex_twin`.
+    pub fn title(&self) -> String {
+        format!("{}/{}", self.list(), self.name)
+    }
+}
+
+/// Reads all modules of a corpus folder that lies below `root`, each never module
+/// followed by its twin.
+pub fn read_all(root: &Path, corpus: &Path) -> Result<Vec<Subject>> {
+    let mut subjects = Vec::new();
+    for source in claims::sources(root, corpus, &["c"])? {
+        let subject = Subject::parse(&source)
+            .map_err(|error| anyhow!("{}: {error:#}", source.path.display()))?;
+        let twin = (source.list == List::Never).then(|| subject.twin());
+        subjects.push(subject);
+        subjects.extend(twin);
+    }
+    Ok(subjects)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::claims::Source;
+
+    fn subject(list: List, text: &str) -> Result<Subject> {
+        Subject::parse(&Source {
+            list,
+            path: "corpus/kernel/x/k.c".into(),
+            text: text.to_owned(),
+        })
+    }
+
+    #[test]
+    fn commands_are_kept_in_their_order() {
+        let subject = subject(
+            List::Expected,
+            "//@ setup: mkdir -p /mnt && mount -t k none /mnt\n\
+             //@ workload: while :; do echo 1 > /mnt/a; done\n\
+             //@ workload: while :; do : < /mnt/a; done\n\
+             //@ cleanup: umount /mnt\n\
+             //@ expect: what=k functions=a,b contexts=task,hardirq\n",
+        )
+        .unwrap();
+        assert_eq!(subject.setup, ["mkdir -p /mnt && mount -t k none /mnt"]);
+        assert_eq!(subject.workload.len(), 2);
+        assert!(subject.workload[1].contains(": < /mnt/a"));
+        assert_eq!(subject.cleanup, ["umount /mnt"]);
+        assert_eq!(subject.file, Path::new("expected/k.ko"));
+        assert_eq!(subject.claims.expects[0].context(1), "hardirq");
+    }
+
+    #[test]
+    fn a_twin_is_a_module_of_its_own() {
+        let text = "//@ focus: bump\n//@ twin-expect: what=n functions=bump,bump\n";
+        let twin = subject(List::Never, text).unwrap().twin();
+        assert_eq!(twin.title(), "never/k_twin");
+        assert_eq!(twin.file, Path::new("never/k_twin.ko"));
+        assert!(twin.twin);
+    }
+
+    #[test]
+    fn mistakes_are_named() {
+        let error = |text| format!("{:#}", subject(List::Expected, text).unwrap_err());
+        let build = error("//@ build: O2\n");
+        assert!(build.contains("line 1") && build.contains("`build` is no directive"));
+        assert!(error("//@ setup: true\n").contains("no `expect`"));
+    }
+}
