@@ -2,13 +2,14 @@
 // to it, and that count is changed without the lock under which link(2) and
 // unlink(2) change it: an atomicity violation. And a write sets the file's
 // 64-bit size with nothing to order it after other writes and before stat(2):
-// an order violation.
+// an order violation. Each side has a CPU of its own: a task that is held keeps
+// all others of its CPU from running.
 //@ setup: mkdir -p /mnt/toy && mount -t toyfs none /mnt/toy
-//@ workload: while :; do ln /mnt/toy/shared /mnt/toy/other; rm /mnt/toy/other; usleep 20000; done
-//@ workload: while :; do : < /mnt/toy/shared; for i in 1 2 3 4 5 6; do echo line; done; done >> /mnt/toy/log
-//@ workload: while :; do : < /mnt/toy/shared; [ -s /mnt/toy/log ]; echo row; done >> /mnt/toy/log
+//@ workload: taskset -p 1 $$; while :; do ln /mnt/toy/shared /mnt/toy/other; rm /mnt/toy/other; done
+//@ workload: taskset -p 1 $$; while :; do echo line; done >> /mnt/toy/log
+//@ workload: taskset -p 2 $$; while :; do : < /mnt/toy/shared; [ -s /mnt/toy/log ]; echo row; done >> /mnt/toy/log
 //@ cleanup: umount /mnt/toy
-//@ expect: what=toyfs_inodes[1].vfs.i_nlink functions=hold_link,add_link
+//@ expect: what=toyfs_inodes[1].vfs.i_nlink functions=count_opened,count_link
 //@ expect: what=toyfs_inodes[2].vfs.i_size functions=append_bytes,append_bytes
 //@ expect: what=toyfs_inodes[2].vfs.i_size functions=append_bytes,tell_size
 #include "../lib/crew.h"
@@ -36,24 +37,14 @@ static struct toyfs_inode toyfs_inodes[8];
 // Enough links that those lost by the race never make it zero.
 enum { FIRST_LINKS = 30000 };
 
-KEEP static void hold_link(struct inode *inode)
+KEEP static void count_opened(struct inode *inode, int by)
 {
-    inode->__i_nlink++;
+    inode->__i_nlink += by;
 }
 
-KEEP static void release_link(struct inode *inode)
+KEEP static void count_link(struct inode *inode, int by)
 {
-    inode->__i_nlink--;
-}
-
-KEEP static void add_link(struct inode *inode)
-{
-    inode->__i_nlink++;
-}
-
-KEEP static void drop_link(struct inode *inode)
-{
-    inode->__i_nlink--;
+    inode->__i_nlink += by;
 }
 
 // The size is read, the bytes are copied behind it, the new size is written.
@@ -76,13 +67,13 @@ KEEP static loff_t tell_size(const struct inode *inode)
 
 static int toyfs_open(struct inode *inode, struct file *file)
 {
-    hold_link(inode);
+    count_opened(inode, 1);
     return 0;
 }
 
 static int toyfs_release(struct inode *inode, struct file *file)
 {
-    release_link(inode);
+    count_opened(inode, -1);
     return 0;
 }
 
@@ -115,7 +106,7 @@ static int toyfs_link(struct dentry *old, struct inode *directory, struct dentry
 {
     struct inode *inode = d_inode(old);
 
-    add_link(inode);
+    count_link(inode, 1);
     ihold(inode);
     dget(new);
     d_instantiate(new, inode);
@@ -124,7 +115,7 @@ static int toyfs_link(struct dentry *old, struct inode *directory, struct dentry
 
 static int toyfs_unlink(struct inode *directory, struct dentry *dentry)
 {
-    drop_link(d_inode(dentry));
+    count_link(d_inode(dentry), -1);
     dput(dentry);
     return 0;
 }
