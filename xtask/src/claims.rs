@@ -110,7 +110,12 @@ pub struct Expectation {
     pub system_call: Option<String>,
     /// In which context of a kernel each function runs, in their order.
     contexts: Vec<String>,
+    /// The class that it is reported as.
+    pub class: String,
 }
+
+/// The class that is meant where none is named.
+const RACE: &str = "race";
 
 /// What a kernel runs code in.
 const CONTEXTS: &[&str] = &["task", "softirq", "hardirq", "nmi"];
@@ -134,6 +139,7 @@ impl Expectation {
             unknown_origin: false,
             system_call: None,
             contexts: Vec::new(),
+            class: RACE.to_owned(),
         };
         for word in value.split_whitespace() {
             match word.split_once('=') {
@@ -144,6 +150,7 @@ impl Expectation {
                 Some(("region", word)) => expectation.region = Some(word.to_owned()),
                 Some(("origin", "unknown")) => expectation.unknown_origin = true,
                 Some(("system_call", name)) => expectation.system_call = Some(name.to_owned()),
+                Some(("class", name)) => expectation.class = name.to_owned(),
                 Some(("contexts", kinds)) => {
                     expectation.contexts = kinds.split(',').map(str::to_owned).collect();
                     ensure!(
@@ -156,8 +163,8 @@ impl Expectation {
                     );
                 }
                 _ => bail!(
-                    "`{word}` is none of what=, region=, functions=, contexts=, origin=unknown, \
-                     system_call="
+                    "`{word}` is none of class=, what=, region=, functions=, contexts=, \
+                     origin=unknown, system_call="
                 ),
             }
         }
@@ -188,6 +195,9 @@ impl Expectation {
 /// As it is written in a directive.
 impl fmt::Display for Expectation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.class != RACE {
+            write!(f, "class={} ", self.class)?;
+        }
         if self.unknown_origin {
             f.write_str("origin=unknown ")?;
         }
@@ -287,6 +297,7 @@ mod tests {
             "what=buffer functions=use system_call=read",
             "what=totals.ticks functions=on_tick,~take contexts=softirq,task",
             "what=* region=shared functions=a,b",
+            "class=special what=clock functions=a,b",
         ] {
             assert_eq!(expectation(words).unwrap().to_string(), words);
         }

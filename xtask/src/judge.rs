@@ -208,7 +208,7 @@ pub struct Circumstances {
 impl Circumstances {
     /// Whether this race is the expected one.
     pub fn meets(&self, expected: &Expectation, race: &Race) -> bool {
-        let class = race.class == "race" || self.stripped.is_some();
+        let class = race.class == expected.class || self.stripped.is_some();
         class && self.meets_what(expected, &race.what) && self.meets_sides(expected, race)
     }
 
@@ -345,6 +345,15 @@ mod tests {
         assert!(meets("what=st functions=~copy_in,bump", BOTH));
         assert!(!meets("what=st functions=bump,copy_in", BOTH));
         assert!(!meets("what=st functions=bump,bump", BOTH));
+    }
+
+    #[test]
+    fn a_class_can_be_expected() {
+        let words = "what=st functions=bump,__memmove";
+        let special = BOTH.replace("\"race\"", "\"special\"");
+        assert!(!meets(words, &special));
+        assert!(meets(&format!("class=special {words}"), &special));
+        assert!(!meets(&format!("class=special {words}"), BOTH));
     }
 
     #[test]

@@ -34,7 +34,7 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Task {
-    /// Everything a change must pass: packages, fmt, clippy, tests, licences, fuzz, corpus, demo
+    /// Everything a change must pass: packages, fmt, clippy, tests, licences, fuzz, corpora, demo
     Test(test::Options),
     /// Run the access kernels under Redhanded and judge its reports
     Corpus(corpus::Options),

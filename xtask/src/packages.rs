@@ -74,6 +74,21 @@ const NEEDS: &[Need] = &[
         package: "binutils",
         why: "judging reports of stripped kernels",
     },
+    Need {
+        sign: Sign::Program("ld"),
+        package: "binutils",
+        why: "modules for kernels in tests",
+    },
+    Need {
+        sign: Sign::Program("make"),
+        package: "make",
+        why: "builds the modules of the kernel corpus",
+    },
+    Need {
+        sign: Sign::Program("gzip"),
+        package: "gzip",
+        why: "packs a kernel for the fuzzer",
+    },
 ];
 
 impl Sign {

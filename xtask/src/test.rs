@@ -1,19 +1,21 @@
 //! `cargo xtask test`: everything a change must pass.
 
+use std::ffi::OsString;
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
 use clap::Args;
+use redhanded_target::vm::launch::{Archive, cache_folder, provide_newer_qemu};
 
 use crate::corpus::{self, Tally};
-use crate::{command, fuzz, licences, packages, place};
+use crate::{command, fuzz, kernel_corpus, licences, packages, place};
 
 /// Options of `cargo xtask test`.
 #[derive(Args, Debug)]
 pub struct Options {
-    /// Leave out what runs programs under Redhanded: the corpus and the demo
+    /// Leave out what runs programs and kernels under Redhanded: corpora and demo
     #[arg(long)]
     quick: bool,
 }
@@ -26,6 +28,13 @@ pub fn run(options: &Options) -> Result<bool> {
     let start = Instant::now();
     header("packages");
     packages::provide()?;
+    let mut tests: Step = tests_without_kernels;
+    if !options.quick {
+        header("kernels");
+        kernel_corpus::provide_packages(Archive::Release)?;
+        provide_newer_qemu(&cache_folder()?, &mut |what| println!("{what}"))?;
+        tests = tests_with_kernels;
+    }
     let mut steps: Vec<(&str, Step)> = vec![
         ("format", format),
         ("lints", lints),
@@ -36,6 +45,7 @@ pub fn run(options: &Options) -> Result<bool> {
     if !options.quick {
         steps.push(("corpus, short form", short_corpus));
         steps.push(("corpus, as an ordinary user without perf", ordinary_corpus));
+        steps.push(("kernel corpus, short form", short_kernel_corpus));
         steps.push(("demo", demo));
     }
     let mut total = Tally::default();
@@ -95,12 +105,30 @@ fn lints() -> Result<Tally> {
     Ok(PASSED)
 }
 
+/// Those that need kernels then say that they are skipped.
+fn tests_without_kernels() -> Result<Tally> {
+    tests(&[])
+}
+
+fn tests_with_kernels() -> Result<Tally> {
+    let kernels = cache_folder()?;
+    let newer = kernels.join("newer-qemu");
+    tests(&[
+        ("REDHANDED_KERNELS", kernels.into_os_string()),
+        ("REDHANDED_QEMU", newer.into_os_string()),
+    ])
+}
+
 /// Unit, integration and doc tests, whose own counts are added up.
-fn tests() -> Result<Tally> {
+fn tests(variables: &[(&str, OsString)]) -> Result<Tally> {
     let words = ["test", "--workspace", "--no-fail-fast"];
+    for (name, value) in variables {
+        println!("{name}={}", value.display());
+    }
     println!("$ {}", command::in_words("cargo", &words));
     let mut child = Command::new(place::cargo())
         .args(words)
+        .envs(variables.iter().map(|(name, value)| (name, value)))
         .current_dir(place::root())
         .stdout(Stdio::piped())
         .spawn()
@@ -151,6 +179,10 @@ fn short_corpus() -> Result<Tally> {
 
 fn ordinary_corpus() -> Result<Tally> {
     corpus::run(&corpus::Options::as_ordinary_user())
+}
+
+fn short_kernel_corpus() -> Result<Tally> {
+    kernel_corpus::run(&kernel_corpus::Options::short())
 }
 
 fn demo() -> Result<Tally> {

@@ -1,7 +1,7 @@
 // A module reads the kernel's 64-bit tick counter as if it were its own; the
 // kernel's clock interrupt counts it up meanwhile. Harmless on this processor,
 // a race all the same, and one of its sides is not in the module.
-//@ expect: what=jiffies_64 functions=read_clock,tick_do_update_jiffies64 contexts=task,hardirq
+//@ expect: class=special what=jiffies_64 functions=read_clock,tick_do_update_jiffies64 contexts=task,hardirq
 #include "../lib/crew.h"
 #include <linux/jiffies.h>
 
