@@ -12,7 +12,7 @@ fn report(place: &Place) -> Value {
 /// Both races of `racy`, caught with both sides.
 fn both_races(place: &Place) -> (Outcome, Value) {
     let options = "run --function set_busy --function request_callback --function bump \
-                   --max-races 3 --kill --for 2m --overhead 50% --json report.json -- ./racy";
+                   --max-races 3 --max-windows 1500 --kill --for 2m --overhead 50% --json report.json -- ./racy";
     let outcome = place.run(options.split_whitespace());
     let report = report(place);
     (outcome, report)
