@@ -6,8 +6,11 @@ use serde_json::Value;
 use std::fs;
 use std::path::Path;
 
-/// What races: the variable, its field, and who does, with the context each is in.
-const SEEDED: &[(&str, &str, [(&str, &str); 2])] = &[
+/// Who accesses it, and in which context.
+type Accessor = (&'static str, &'static str);
+
+/// What races: the variable, its field, and who does.
+const SEEDED: &[(&str, &str, [Accessor; 2])] = &[
     (
         "engine",
         "",
