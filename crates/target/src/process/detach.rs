@@ -5,7 +5,7 @@
 //! its tracees where they are, also those that sleep. In-process, each thread is
 //! stopped for that.
 
-use super::events::ending;
+use super::events::{ending, pause};
 use super::tasks::{self, Signals, bit};
 use super::watches::Watches;
 use super::{Process, State};
@@ -15,8 +15,11 @@ use std::time::{Duration, Instant};
 
 /// Nothing is under way when so long nothing was heard.
 const QUIET: Duration = Duration::from_millis(2);
-/// How long that is waited for.
+/// How long that is waited for; there may always be something.
 const PATIENCE: Duration = Duration::from_millis(300);
+/// How long traps that are known to come are: on a busy machine a thread may wait
+/// long for a CPU.
+const TRAPS_COME_WITHIN: Duration = Duration::from_secs(5);
 /// How often a thread that is told to stop is looked at before it is given up.
 const STOP_TRIES: u32 = 2000;
 /// How often threads that were born during a detach are looked for.
@@ -75,17 +78,18 @@ impl Process {
         for tid in std::mem::take(&mut self.parked) {
             self.go_on(tid, 0);
         }
-        let give_up = Instant::now() + PATIENCE;
+        let began = Instant::now();
         let mut heard = Instant::now();
-        while Instant::now() < give_up {
+        while began.elapsed() < TRAPS_COME_WITHIN {
             self.release_all();
+            let patient = began.elapsed() < PATIENCE;
             match self.next_change() {
                 Ok(Some((tid, change))) => {
                     let stop = self.changed(tid, change);
                     self.pending.extend(stop);
                     heard = Instant::now();
                 }
-                Ok(None) if heard.elapsed() < QUIET => std::hint::spin_loop(),
+                Ok(None) if patient && heard.elapsed() < QUIET => pause(heard),
                 Ok(None) => {
                     let coming = |tid: &Tid| {
                         let waiting = tasks::signals(*tid, Signals::Pending) & TRAP;
@@ -95,6 +99,7 @@ impl Process {
                         return;
                     }
                     heard = Instant::now();
+                    std::thread::sleep(QUIET / 10);
                 }
                 Err(_) => return,
             }

@@ -11,7 +11,7 @@ use crate::sys::{self, Change, Tid};
 use crate::{Ending, Machine, Stop, TargetError};
 use redhanded_model::{Avma, Registers, SpaceId, TaskId};
 use std::collections::VecDeque;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How long the next report is awaited without sleeping.
 const SPIN: Duration = Duration::from_micros(30);
@@ -44,6 +44,17 @@ pub fn ending(change: Change) -> Option<Ending> {
 
 pub(super) fn task_id(tid: Tid) -> TaskId {
     TaskId(tid.cast_unsigned())
+}
+
+/// Waits a moment for something that began then. Whoever is waited for may need this
+/// very CPU, and does not get it from one that runs before all others and never
+/// sleeps.
+pub(super) fn pause(since: Instant) {
+    if since.elapsed() < SPIN {
+        std::hint::spin_loop();
+    } else {
+        std::thread::sleep(SPIN);
+    }
 }
 
 /// Takes note of every report there is. A stop that its tracer has not heard of is

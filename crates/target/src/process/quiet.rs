@@ -6,6 +6,7 @@
 //! us. A thread that sleeps in one of them is not woken at all where that can be
 //! avoided, because a time limit would begin anew.
 
+use super::events::pause;
 use super::tasks::{self, Signals};
 use super::watches::{Table, Watches};
 use super::{MOST_STALL_CHECKS, Process, State, Task};
@@ -100,11 +101,13 @@ impl Process {
     /// its debug registers up to date.
     fn collect(&mut self, mut waiting: Vec<Tid>) {
         let until = Instant::now() + STOPS_WITHIN;
+        let mut heard = Instant::now();
         while !waiting.is_empty() && Instant::now() < until {
             let Ok(Some((tid, change))) = self.next_change() else {
-                std::hint::spin_loop();
+                pause(heard);
                 continue;
             };
+            heard = Instant::now();
             let stop = self.changed(tid, change);
             self.pending.extend(stop);
             // What it stopped for may be something else; the stop we asked for

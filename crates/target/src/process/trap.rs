@@ -11,6 +11,7 @@
 //! kernel took away is set again at once.
 
 use super::Process;
+use super::events::pause;
 use super::hooks::{Hook, SYSCALL, position};
 use super::maps;
 use super::tasks::{self, Signals, bit};
@@ -402,8 +403,8 @@ impl Process {
     fn enter_system_call(&mut self, tid: Tid) -> Result<(), Change> {
         const AT_SYSTEM_CALL: i32 = libc::SIGTRAP | 0x80;
         let _ = sys::resume_to_system_call(tid);
-        let give_up = Instant::now() + TAKES_NO_LONGER;
-        while Instant::now() < give_up {
+        let began = Instant::now();
+        while began.elapsed() < TAKES_NO_LONGER {
             match sys::poll_change() {
                 Ok(Some((heard, Change::Stopped(AT_SYSTEM_CALL, 0)))) if heard == tid => {
                     return Ok(());
@@ -412,7 +413,7 @@ impl Process {
                 Ok(Some(other)) => {
                     self.backlog.push_back(other);
                 }
-                Ok(None) => std::hint::spin_loop(),
+                Ok(None) => pause(began),
                 Err(_) => break,
             }
         }
