@@ -5,9 +5,9 @@
 // an order violation. Each side has a CPU of its own: a task that is held keeps
 // all others of its CPU from running.
 //@ setup: mkdir -p /mnt/toy && mount -t toyfs none /mnt/toy
-//@ workload: taskset -p 1 $$; while :; do ln /mnt/toy/shared /mnt/toy/other; rm /mnt/toy/other; done
-//@ workload: taskset -p 1 $$; while :; do echo line; done >> /mnt/toy/log
-//@ workload: taskset -p 2 $$; while :; do : < /mnt/toy/shared; [ -s /mnt/toy/log ]; echo row; done >> /mnt/toy/log
+//@ workload: taskset 1 toyfs_user link
+//@ workload: taskset 2 toyfs_user open
+//@ options: --delay 30ms
 //@ cleanup: umount /mnt/toy
 //@ expect: what=toyfs_inodes[1].vfs.i_nlink functions=count_opened,count_link
 //@ expect: what=toyfs_inodes[2].vfs.i_size functions=append_bytes,append_bytes

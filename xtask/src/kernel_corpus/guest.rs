@@ -57,6 +57,11 @@ impl Guest {
                 });
             }
         }
+        options.added.push(Added {
+            from: folder.join("bin"),
+            to: "/usr/local/bin".into(),
+            load: false,
+        });
         let vm = Vm::launch(
             &options,
             Output {

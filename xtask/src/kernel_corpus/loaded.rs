@@ -84,6 +84,7 @@ impl<'a> Loaded<'a> {
             "--for".to_owned(),
             format!("{}ms", round.time.as_millis()),
         ];
+        arguments.extend_from_slice(&self.subject.options);
         if let Some(windows) = round.windows {
             arguments.extend(["--max-windows".to_owned(), windows.to_string()]);
         }

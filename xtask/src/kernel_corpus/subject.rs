@@ -22,6 +22,8 @@ pub struct Subject {
     pub workload: Vec<String>,
     /// Commands after it.
     pub cleanup: Vec<String>,
+    /// More options for Redhanded.
+    pub options: Vec<String>,
     /// What must be reported, and what must not.
     pub claims: Claims,
 }
@@ -38,6 +40,7 @@ impl Subject {
             setup: Vec::new(),
             workload: Vec::new(),
             cleanup: Vec::new(),
+            options: Vec::new(),
             claims: Claims::new(source.list),
         };
         claims::directives(&source.text, |key, value| subject.directive(key, value))?;
@@ -50,10 +53,15 @@ impl Subject {
             "setup" => &mut self.setup,
             "workload" => &mut self.workload,
             "cleanup" => &mut self.cleanup,
+            "options" => {
+                let words = value.split_whitespace().map(str::to_owned);
+                self.options.extend(words);
+                return Ok(());
+            }
             _ => {
                 ensure!(
                     self.claims.take(key, value)?,
-                    "`{key}` is no directive of this list (setup, workload, cleanup, {})",
+                    "`{key}` is no directive of this list (setup, workload, cleanup, options, {})",
                     self.claims.known()
                 );
                 return Ok(());
@@ -128,6 +136,7 @@ mod tests {
              //@ workload: while :; do echo 1 > /mnt/a; done\n\
              //@ workload: while :; do : < /mnt/a; done\n\
              //@ cleanup: umount /mnt\n\
+             //@ options: --delay 60ms\n\
              //@ expect: what=k functions=a,b contexts=task,hardirq\n",
         )
         .unwrap();
@@ -135,6 +144,7 @@ mod tests {
         assert_eq!(subject.workload.len(), 2);
         assert!(subject.workload[1].contains(": < /mnt/a"));
         assert_eq!(subject.cleanup, ["umount /mnt"]);
+        assert_eq!(subject.options, ["--delay", "60ms"]);
         assert_eq!(subject.file, Path::new("expected/k.ko"));
         assert_eq!(subject.claims.expects[0].context(1), "hardirq");
     }
