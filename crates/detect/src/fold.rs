@@ -166,7 +166,7 @@ fn describe(collision: &Collision) -> Option<Race> {
     let other = collision
         .other
         .as_ref()
-        .map(|(confirmed, ..)| confirmed_side(confirmed, modules));
+        .map(|(confirmed, _, stack)| confirmed_side(confirmed, stack, modules));
     let evidence = Evidence {
         declared_synchronising: declared,
     };
@@ -335,7 +335,7 @@ fn sampled_side(collision: &Collision) -> Side {
         record.bytes,
         locked,
         never_atomic,
-        &collision.modules,
+        (&collision.sampled.1, &collision.modules),
     )
 }
 
@@ -347,15 +347,32 @@ fn never_atomic(instruction: &Instruction) -> bool {
             .any(|access| access.size > 8 || !access.size.is_power_of_two())
 }
 
-fn confirmed_side(confirmed: &Confirmed, modules: &[Arc<Module>]) -> Side {
+fn confirmed_side(confirmed: &Confirmed, stack: &[Avma], modules: &[Arc<Module>]) -> Side {
     side(
         confirmed.pc,
         confirmed.kind,
         confirmed.bytes,
         confirmed.locked,
         confirmed.never_atomic || confirmed.system_call.is_some(),
-        modules,
+        (stack, modules),
     )
+}
+
+/// How many callers are asked whether they guard what they call.
+const GUARDING_CALLERS: usize = 4;
+
+/// Whether an access, or a call that led to it, is in a section of a sequence
+/// counter.
+fn in_sequence_section(pc: Avma, stack: &[Avma], modules: &[Arc<Module>]) -> bool {
+    // A return address belongs to the call before it.
+    let calls = stack.iter().skip(1).take(GUARDING_CALLERS);
+    let calls = calls.map(|back| Avma(back.0.wrapping_sub(1)));
+    std::iter::once(pc).chain(calls).any(|at| {
+        naming::module_at(modules, at).is_some_and(|module| {
+            let image = module.image.as_ref();
+            image.is_some_and(|image| image.in_sequence_section(module.svma(at)))
+        })
+    })
 }
 
 fn side(
@@ -364,7 +381,7 @@ fn side(
     bytes: Bytes,
     locked: bool,
     never_atomic: bool,
-    modules: &[Arc<Module>],
+    (stack, modules): (&[Avma], &[Arc<Module>]),
 ) -> Side {
     let place = naming::module_at(modules, pc)
         .and_then(|module| Some((module.image.as_ref()?, module.svma(pc))));
@@ -375,9 +392,7 @@ fn side(
     } else {
         match place.map(|(image, svma)| image.debug().synchronisation(svma)) {
             Some(SourceSync::Marked(_)) => Synchronisation::Marked,
-            _ if place.is_some_and(|(image, svma)| image.in_sequence_section(svma)) => {
-                Synchronisation::Marked
-            }
+            _ if in_sequence_section(pc, stack, modules) => Synchronisation::Marked,
             Some(SourceSync::Plain) => Synchronisation::Plain,
             Some(SourceSync::Unknown) | None => Synchronisation::Unknown,
         }
