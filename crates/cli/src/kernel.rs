@@ -9,7 +9,7 @@ use crate::observe::{Observation, Subject, observe};
 use crate::run::display;
 use crate::screen;
 use redhanded_detect::{Budget, Options, Start};
-use redhanded_image::kernel::prepare;
+use redhanded_image::kernel::{KernelFileError, prepare};
 use redhanded_model::Delays;
 use redhanded_target::TargetError;
 use redhanded_target::process::Signals;
@@ -180,7 +180,13 @@ fn tools(cache: &Path) -> Result<Provision, Failure> {
 /// The files of a kernel: of a vmlinuz an ELF file with symbols is made first.
 pub fn files(kernel: &Path, modules: &[PathBuf], cache: &Path) -> Result<KernelFiles, Failure> {
     let prepared = prepare(kernel, &cache.join("unpacked"), &mut |_| {});
-    let kernel = prepared.map_err(|error| TargetError::Unsupported(error.to_string()))?;
+    let kernel = prepared.map_err(|error| {
+        // Of a file that cannot even be read it says which.
+        TargetError::Unsupported(match error {
+            KernelFileError::File { .. } => error.to_string(),
+            _ => format!("{}: {error}", kernel.display()),
+        })
+    })?;
     for place in modules {
         if !place.exists() {
             return Err(Failure::Usage(format!(

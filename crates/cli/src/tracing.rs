@@ -174,7 +174,8 @@ impl Tracing<'_> {
             .map_err(|error| Failure::Usage(format!("{error}")))?;
         let driven = |error| TargetError::Unsupported(format!("{error}"));
         address.connect_over(&kernel.socket).map_err(driven)?;
-        let gdb = Gdb::over(kernel.socket.try_clone()?, PATIENCE).map_err(driven)?;
+        let gdb = Gdb::over(kernel.socket.try_clone()?, PATIENCE)
+            .map_err(|error| TargetError::Unsupported(format!("{address}: {error}")))?;
         let images = Arc::clone(&observation.images);
         let signals = Arc::clone(&observation.signals);
         let mut vm = Vm::attach(gdb, kernel.files.clone(), images, signals)?;
