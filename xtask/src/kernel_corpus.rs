@@ -40,7 +40,7 @@ pub struct Options {
     #[arg(long, value_name = "N", default_value_t = 1)]
     seeds: u64,
     /// How many windows a never module stays silent over, and its twin is found in
-    #[arg(long, value_name = "N", default_value_t = 150)]
+    #[arg(long, value_name = "N", default_value_t = 400)]
     windows: u64,
     /// In how many seconds an expected race must be found
     #[arg(long = "for", value_name = "SECONDS", default_value_t = 20)]
@@ -62,8 +62,8 @@ impl Options {
         Self {
             only: None,
             seeds: 1,
-            windows: 150,
-            within: 20,
+            windows: 400,
+            within: 60,
             backports: false,
             list: false,
             redhanded: None,
