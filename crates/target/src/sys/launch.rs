@@ -12,6 +12,10 @@ static PIPE_IGNORED: AtomicBool = AtomicBool::new(false);
 /// How nice to others we were started.
 static NICENESS: AtomicI32 = AtomicI32::new(0);
 
+/// How exact our timers were when we were started, in nanoseconds; who runs before
+/// others has exact ones.
+static TIMER_SLACK: AtomicI32 = AtomicI32::new(0);
+
 /// Looks before Rust's runtime begins, which changes the former.
 // SAFETY: the loader calls what this section holds, as it calls constructors.
 #[used]
@@ -27,6 +31,9 @@ static AT_START: extern "C" fn() = {
         // SAFETY: takes numbers only.
         let nice = unsafe { libc::getpriority(libc::PRIO_PROCESS, 0) };
         NICENESS.store(nice, Ordering::Relaxed);
+        // SAFETY: takes numbers only.
+        let slack = unsafe { libc::prctl(libc::PR_GET_TIMERSLACK, 0, 0, 0, 0) };
+        TIMER_SLACK.store(slack, Ordering::Relaxed);
         PIPE_IGNORED.store(action.sa_sigaction == libc::SIG_IGN, Ordering::Relaxed);
     }
     look
@@ -94,6 +101,8 @@ pub fn launch(
                     libc::_exit(127);
                 }
                 libc::setpriority(libc::PRIO_PROCESS, 0, NICENESS.load(Ordering::Relaxed));
+                let slack = TIMER_SLACK.load(Ordering::Relaxed);
+                libc::prctl(libc::PR_SET_TIMERSLACK, slack as libc::c_ulong, 0, 0, 0);
                 if !PIPE_IGNORED.load(Ordering::Relaxed) {
                     libc::signal(libc::SIGPIPE, libc::SIG_DFL);
                 }
