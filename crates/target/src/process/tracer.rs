@@ -56,21 +56,23 @@ pub fn split(signals: Arc<Signals>, guarded: Guarded) -> io::Result<(Side, UnixS
     let second = match guarded {
         Guarded::Processes => {
             let (watched_too, second) = UnixStream::pair()?;
-            if sys::fork()?.is_none() {
+            let Some(calmer) = sys::fork()? else {
                 drop((front, tracer, watched, lifeline, second));
                 calm::watch_over(watched_too, ledger);
                 std::process::exit(0);
-            }
-            Some(second)
+            };
+            Some((second, calmer))
         }
         Guarded::Machine(_) => None,
     };
+    let (second, calmer) = second.unzip();
     let parent = std::process::id();
     if let Some(pid) = sys::fork()? {
         drop((tracer, lifeline, second));
         let guard = std::thread::spawn(move || watch_over(watched, ledger, guarded));
         let front_side = Front {
             tracer: pid,
+            calmer,
             ledger,
             guard: Some(guard),
             signals,
@@ -189,6 +191,8 @@ impl Process {
 /// The side that the user sees.
 pub struct Front {
     tracer: Tid,
+    /// Looks after threads of the target when the tracer dies, and ends then.
+    calmer: Option<Tid>,
     ledger: Ledger,
     signals: Arc<Signals>,
     /// Looks after the target when the tracer dies.
@@ -246,6 +250,9 @@ impl Front {
     /// Waits for the tracer to end, which it does when it has said its last word.
     pub fn wait_for_tracer(&mut self) {
         self.wait_for(self.tracer.cast_unsigned(), Duration::MAX);
+        if let Some(calmer) = self.calmer {
+            self.wait_for(calmer.cast_unsigned(), Duration::MAX);
+        }
     }
 
     /// How the tracer ended, once it has.
