@@ -58,9 +58,11 @@ struct Vcpu {
 struct Set {
     watch: Watch,
     point: Point,
-    /// Where each CPU was then: whoever is still there has touched nothing since,
-    /// or has come round to it again.
+    /// Where each CPU was then, until it is known to have gone on: whoever is still
+    /// there has touched nothing since.
     before: BTreeMap<u32, VcpuRegisters>,
+    /// The CPUs whose late stop has come.
+    late: BTreeSet<u32>,
     /// The bytes as they were then, once they are read.
     bytes: Option<Vec<u8>>,
     /// And as they were read last.
@@ -68,6 +70,14 @@ struct Set {
     /// The page tables that the address is meant in, for user memory.
     root: Option<u64>,
     fired: u64,
+}
+
+impl Set {
+    /// Whether a CPU has executed something since.
+    fn has_moved(&self, number: u32, registers: &VcpuRegisters) -> bool {
+        let before = self.before.get(&number);
+        before.is_none_or(|before| before.general != registers.general)
+    }
 }
 
 /// A virtual machine that runs a kernel.
@@ -144,12 +154,6 @@ impl Vm {
         let _ = self.gdb.detach();
     }
 
-    /// Why it can be driven no more, if that is so.
-    #[must_use]
-    pub fn broken(&self) -> Option<&GdbError> {
-        self.broken.as_ref()
-    }
-
     /// Asks, after what was put off. Stops the machine for it.
     fn ask(&mut self, requests: &[Request]) -> Option<Vec<Answer>> {
         if self.broken.is_some() {
@@ -209,6 +213,12 @@ impl Vm {
         }
         for vcpu in self.vcpus.values_mut().filter(|vcpu| !vcpu.held) {
             vcpu.registers = None;
+        }
+        for set in self.sets.iter_mut().flatten() {
+            let Set { before, late, .. } = set;
+            for number in std::mem::take(late) {
+                before.remove(&number);
+            }
         }
         let all = free.len() == self.vcpus.len();
         let orders = std::mem::take(&mut self.orders);
@@ -277,16 +287,12 @@ impl Vm {
             self.losses.add(Loss::StaleTrap);
             return;
         };
-        // One late stop can come of each CPU, not two.
-        let before = set.before.remove(&number);
-        let moved = before.is_none_or(|before| before.general != registers.general);
-        if !moved && !self.only_one_could(address) {
+        if !set.has_moved(number, &registers) {
+            // One late stop can come of each CPU, not two.
+            set.late.insert(number);
             self.losses.add(Loss::StaleTrap);
             return;
         }
-        let Some(set) = self.set_at(address) else {
-            return;
-        };
         if set.root.is_some() && set.root != root(&registers) {
             self.losses.add(Loss::OtherSpace);
             return;
@@ -308,17 +314,6 @@ impl Vm {
             let bytes = set.watch.bytes;
             (bytes.start.0..bytes.end()).contains(&address)
         })
-    }
-
-    /// Whether bytes under watch have changed and only one CPU was free to do it.
-    fn only_one_could(&mut self, address: u64) -> bool {
-        let free = self.vcpus.values().filter(|vcpu| !vcpu.held).count();
-        let Some(set) = self.set_at(address).filter(|_| free == 1) else {
-            return false;
-        };
-        let (at, then) = (set.watch.bytes, set.bytes.clone());
-        let now = self.read_memory(at.start.0, at.len as usize);
-        then.is_some() && now.is_some() && then != now
     }
 
     fn hold(&mut self, number: u32) {

@@ -1,6 +1,6 @@
 //! The primitives of a window, over a gdbstub.
 
-use super::gdb::{Point, PointKind, Request};
+use super::gdb::{Point, PointKind, Request, VcpuRegisters};
 use super::{MOST_BREAKPOINTS, SPACE, Set, USER_END, Vm, WATCHES, root, software};
 use crate::machine::Company;
 use crate::{Machine, Module, Stop, TargetError, Watch, WatchFor};
@@ -8,6 +8,7 @@ use redhanded_image::{After, Instruction};
 use redhanded_model::{
     Avma, Bytes, Context, Losses, Region, Registers, SpaceId, TaskId, ThreadName, Unseen,
 };
+use std::collections::BTreeSet;
 use std::io;
 use std::ops::Range;
 use std::path::Path;
@@ -135,6 +136,7 @@ impl Machine for Vm {
                 .iter()
                 .filter_map(|(number, vcpu)| Some((*number, vcpu.registers?)))
                 .collect(),
+            late: BTreeSet::new(),
             bytes: None,
             last: None,
             root: meant_by.and_then(|vcpu| root(vcpu.registers.as_ref()?)),
@@ -308,19 +310,15 @@ impl Vm {
         }
         let watched = set.watch.bytes;
         self.fetch_registers();
-        let standing: Vec<(u32, Registers)> = self
+        let standing: Vec<(u32, VcpuRegisters)> = self
             .vcpus
             .iter()
             .filter(|(_, vcpu)| !vcpu.held)
-            .filter_map(|(number, vcpu)| Some((*number, vcpu.registers?.general)))
+            .filter_map(|(number, vcpu)| Some((*number, vcpu.registers?)))
             .collect();
         for (number, registers) in standing {
             let Some(set) = &self.sets[slot] else { return };
-            let moved = set
-                .before
-                .get(&number)
-                .is_none_or(|before| before.general != registers);
-            if moved && self.just_wrote(&registers, watched) {
+            if set.has_moved(number, &registers) && self.just_wrote(&registers.general, watched) {
                 self.touched(number, watched.start.0);
                 return;
             }
