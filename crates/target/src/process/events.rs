@@ -6,7 +6,7 @@ use super::hooks::Hook;
 use super::tasks::{self, Signals, bit};
 use super::text::INT3;
 use super::watches::{PerfWatches, Watches};
-use super::{Newborn, Process, State, Task, tracer};
+use super::{Newborn, Process, State, Task, guard, tracer};
 use crate::sys::{self, Change, Tid};
 use crate::{Ending, Machine, Stop, TargetError};
 use redhanded_model::{Avma, Registers, SpaceId, TaskId};
@@ -176,7 +176,14 @@ impl Process {
             Some(_) => None,
             None => {
                 space.breakpoints.forget_all();
+                let pid = space.pid;
                 self.spaces.remove(&id);
+                // One that became another program is still there.
+                if let Some(ledger) = self.ledger
+                    && !self.tasks.values().any(|task| task.pid == pid)
+                {
+                    guard::note(ledger, pid, guard::Entry::Ended);
+                }
                 self.gather_modules();
                 Some(Stop::SpaceGone(id))
             }

@@ -26,6 +26,8 @@ pub enum Entry {
     },
     /// No text of the process is.
     AllGone,
+    /// The process has ended, and its number may become another's.
+    Ended,
 }
 
 /// Notes something of process `pid`; whether there was room.
@@ -34,6 +36,7 @@ pub fn note(ledger: Ledger, pid: Tid, entry: Entry) -> bool {
         Entry::Stands { address, original } => (0, original, address),
         Entry::Gone { address } => (1, 0, address),
         Entry::AllGone => (2, 0, 0),
+        Entry::Ended => (3, 0, 0),
     };
     let head = u64::from(pid.cast_unsigned()) << 32 | kind << 8 | u64::from(byte);
     ledger.append([head, address])
@@ -46,13 +49,13 @@ pub type Noted = BTreeMap<Tid, BTreeMap<u64, u8>>;
 pub fn noted(ledger: Ledger) -> Noted {
     let mut texts = Noted::new();
     for [head, address] in ledger.entries() {
-        let text = texts
-            .entry(((head >> 32) as u32).cast_signed())
-            .or_default();
+        let pid = ((head >> 32) as u32).cast_signed();
+        let text = texts.entry(pid).or_default();
         match head >> 8 & 0xff {
             0 => drop(text.insert(address, head as u8)),
             1 => drop(text.remove(&address)),
-            _ => text.clear(),
+            2 => text.clear(),
+            _ => drop(texts.remove(&pid)),
         }
     }
     texts
@@ -92,6 +95,10 @@ mod tests {
         assert!(note(ledger, pid, stands(three, 0x44)));
         assert!(note(ledger, pid, stands(four, 0x55)));
         assert!(note(ledger, pid, Entry::Gone { address: four }));
+        // Of a process that has ended nothing is known any more, not even its number.
+        assert!(note(ledger, 1, stands(one, 0x66)));
+        assert!(note(ledger, 1, Entry::Ended));
+        assert!(!noted(ledger).contains_key(&1));
         assert_eq!(restore_all(ledger), 1);
         let text = std::hint::black_box(&text);
         assert_eq!((text[1], text[7]), (0x22, 0x90), "only where it stands");
