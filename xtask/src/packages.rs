@@ -89,6 +89,26 @@ const NEEDS: &[Need] = &[
         package: "gzip",
         why: "packs a kernel for the fuzzer",
     },
+    Need {
+        sign: Sign::Program("xz"),
+        package: "xz-utils",
+        why: "packs kernels in tests, as do the next ones",
+    },
+    Need {
+        sign: Sign::Program("bzip2"),
+        package: "bzip2",
+        why: "packs kernels in tests",
+    },
+    Need {
+        sign: Sign::Program("lz4"),
+        package: "lz4",
+        why: "packs kernels in tests",
+    },
+    Need {
+        sign: Sign::Program("zstd"),
+        package: "zstd",
+        why: "packs kernels in tests",
+    },
 ];
 
 impl Sign {
