@@ -110,9 +110,19 @@ What to do next
   redhanded run --help                       everything else
 "
     )?;
-    let _ = std::io::stderr().write_all(&text);
+    tell(&text, &report, report_to, caught)
+}
+
+/// Shows and writes it; the exit status.
+fn tell(
+    text: &[u8],
+    report: &RunReport,
+    report_to: Option<&Path>,
+    caught: bool,
+) -> Result<ExitCode, Failure> {
+    let _ = std::io::stderr().write_all(text);
     if let Some(path) = report_to {
-        json::write_file(&report, path)?;
+        json::write_file(report, path)?;
     }
     Ok(if caught {
         ExitCode::SUCCESS

@@ -1,14 +1,13 @@
 //! `redhanded demo kernel`: a stock kernel in a virtual machine, with a module that
 //! races in four ways.
 
-use super::{Variable, conclude, found_all};
+use super::{Variable, conclude, found_all, tell};
 use crate::arguments::Select;
 use crate::exit::Failure;
 use crate::kernel::{KernelSubject, options, subject};
 use crate::observe::{Display, Observation, Subject, observe};
 use crate::run::{clock, display};
 use crate::{screen, select};
-use redhanded_report::json;
 use redhanded_target::process::{Settings, Signals};
 use redhanded_target::vm::KernelFiles;
 use redhanded_target::vm::launch::{
@@ -129,15 +128,7 @@ What to do next
   redhanded kernel --help                                   everything else
 "
     )?;
-    let _ = std::io::stderr().write_all(&text);
-    if let Some(path) = report_to {
-        json::write_file(&report, path)?;
-    }
-    Ok(if caught {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    })
+    tell(&text, &report, report_to, caught)
 }
 
 /// Fetches what is missing and builds the module.
