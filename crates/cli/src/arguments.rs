@@ -235,6 +235,11 @@ pub struct Select {
     /// Draw sites whose function, source file or module matches N times as often
     #[arg(long, value_name = "GLOB=N")]
     pub weight: Vec<String>,
+
+    /// A folder of sources, where they are not at the paths of the debug
+    /// information: what they call volatile or atomic (READ_ONCE) is left out
+    #[arg(long, value_name = "DIR")]
+    pub sources: Vec<PathBuf>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]

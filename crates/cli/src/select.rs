@@ -3,7 +3,7 @@
 use crate::arguments::Select;
 use crate::exit::Failure;
 use crate::observe::Display;
-use redhanded_image::{Image, Selected, Selection, SourceFacts, SourceSync};
+use redhanded_image::{DebugSearch, Image, Selected, Selection, SourceFacts, SourceSync};
 use redhanded_model::{Excluded, Svma};
 use redhanded_target::images::{self, Images, Weighted};
 use std::sync::Arc;
@@ -23,6 +23,27 @@ pub fn selection(arguments: &Select) -> Result<Selection, Failure> {
     .map_err(|error| Failure::Usage(error.to_string()))
 }
 
+/// Where debug information and sources are looked for.
+pub fn search(arguments: &Select) -> Result<DebugSearch, Failure> {
+    let mut sources = Vec::new();
+    for place in &arguments.sources {
+        // Absolute, because its own name says which project's they are.
+        match place.canonicalize() {
+            Ok(folder) if folder.is_dir() => sources.push(folder),
+            _ => {
+                return Err(Failure::Usage(format!(
+                    "there are no sources in {}: it is not a folder",
+                    place.display()
+                )));
+            }
+        }
+    }
+    Ok(DebugSearch {
+        sources,
+        ..DebugSearch::default()
+    })
+}
+
 /// A store of images whose sites are picked by the user's globs.
 pub fn images(arguments: &Select, display: &Arc<Display>) -> Result<Arc<Images>, Failure> {
     let selection = selection(arguments)?;
@@ -32,8 +53,9 @@ pub fn images(arguments: &Select, display: &Arc<Display>) -> Result<Arc<Images>,
     } else {
         "not selected by --module"
     };
-    Ok(Arc::new(Images::new(move |image| {
-        if !selection.takes_module(image.path()) {
+    let search = search(arguments)?;
+    Ok(Arc::new(Images::new(search, move |image| {
+        if !selection.takes_module(image) {
             return images::Selected {
                 sites: Vec::new(),
                 why_none: Some(left_out.to_owned()),

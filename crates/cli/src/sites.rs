@@ -14,7 +14,8 @@ use std::time::Instant;
 pub fn sites(arguments: &Sites) -> Result<ExitCode, Failure> {
     let started = Instant::now();
     let selection = select::selection(&arguments.select)?;
-    let image = Image::open(&arguments.image)?;
+    let search = select::search(&arguments.select)?;
+    let image = Image::open(&arguments.image)?.with_debug_search(search);
     index(&image, screen::shows_progress(false));
     let selected = select::sites(&selection, &image);
     let report = SitesReport {

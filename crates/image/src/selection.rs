@@ -189,11 +189,14 @@ impl Selection {
         })
     }
 
-    /// Whether the module at `path` is sampled at all.
+    /// Whether `image` is sampled at all.
     #[must_use]
-    pub fn takes_module(&self, path: &Path) -> bool {
-        let names = [path.to_string_lossy().into_owned()];
-        match self.modules.decide(&names) {
+    pub fn takes_module(&self, image: &Image) -> bool {
+        self.takes(image.path(), &names_of(image))
+    }
+
+    fn takes(&self, path: &Path, names: &[String]) -> bool {
+        match self.modules.decide(names) {
             Some(taken) => taken,
             None => !is_runtime(path),
         }
@@ -205,7 +208,7 @@ impl Selection {
     pub fn select(&self, image: &Image, facts: &SourceFacts<'_>) -> Selected {
         let set = image.sites();
         let mut selected = Selected::default();
-        if !self.takes_module(image.path()) {
+        if !self.takes_module(image) {
             selected
                 .excluded
                 .add_many(Excluded::NotSelected, set.sites.len() as u64);
@@ -220,7 +223,7 @@ impl Selection {
             selected.sites = set.sites.clone();
             return selected;
         }
-        let module = image.path().to_string_lossy().into_owned();
+        let module = names_of(image);
         for (index, function) in image.functions().as_slice().iter().enumerate() {
             let Ok(number) = u32::try_from(index) else {
                 break;
@@ -247,7 +250,7 @@ impl Selection {
     fn judge(
         &self,
         function: &Function,
-        module: &str,
+        module: &[String],
         runtime: Runtime,
         facts: &SourceFacts<'_>,
     ) -> Result<f64, Excluded> {
@@ -275,7 +278,7 @@ impl Selection {
         let everything: Vec<String> = names
             .into_iter()
             .chain(file)
-            .chain([module.to_owned()])
+            .chain(module.iter().cloned())
             .collect();
         let weight = self
             .weights
@@ -289,6 +292,20 @@ impl Selection {
             Err(Excluded::NotSelected)
         }
     }
+}
+
+/// The names that a module goes by: its path, and in a kernel what the kernel calls
+/// it.
+fn names_of(image: &Image) -> Vec<String> {
+    let mut names = vec![image.path().to_string_lossy().into_owned()];
+    if image.is_kernel() {
+        let file = image.name();
+        names.push(match file.strip_suffix(".ko") {
+            Some(module) => module.replace('-', "_"),
+            None => "vmlinux".to_owned(),
+        });
+    }
+    names
 }
 
 /// Which runtimes are part of the file itself.
@@ -343,16 +360,16 @@ mod tests {
     fn the_runtime_is_left_out_unless_asked_for() {
         let libc = Path::new("/lib/x86_64-linux-gnu/libc.so.6");
         let own = Path::new("/usr/lib/libfoo.so.1");
-        assert!(!modules(&[]).takes_module(libc) && modules(&[]).takes_module(own));
-        assert!(modules(&["libc.so*"]).takes_module(libc));
-        assert!(!modules(&["libc.so*"]).takes_module(own));
-        assert!(!modules(&["!libfoo*"]).takes_module(own));
-        assert!(
-            !modules(&["!libfoo*"]).takes_module(libc),
-            "still the runtime"
-        );
-        assert!(modules(&["*", "!libfoo*"]).takes_module(libc));
-        assert!(modules(&["/usr/lib/*"]).takes_module(own));
+        let takes = |globs: &[&str], path: &Path| {
+            modules(globs).takes(path, &[path.to_string_lossy().into_owned()])
+        };
+        assert!(!takes(&[], libc) && takes(&[], own));
+        assert!(takes(&["libc.so*"], libc));
+        assert!(!takes(&["libc.so*"], own));
+        assert!(!takes(&["!libfoo*"], own));
+        assert!(!takes(&["!libfoo*"], libc), "still the runtime");
+        assert!(takes(&["*", "!libfoo*"], libc));
+        assert!(takes(&["/usr/lib/*"], own));
     }
 
     #[test]

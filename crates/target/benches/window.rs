@@ -3,6 +3,7 @@
 //!
 //! `cargo bench -p redhanded-target`
 
+use redhanded_image::DebugSearch;
 use redhanded_model::{Delays, Strategy, WindowPlan};
 use redhanded_target::driver::Driver;
 use redhanded_target::images::{Images, Selected};
@@ -72,7 +73,7 @@ fn samples(program: &Path, arguments: &[&str], delay: Duration) -> Duration {
     let mut words = vec![program.into()];
     words.extend(arguments.iter().map(Into::into));
     let program = Program::find(&words).expect("it was just compiled");
-    let images = Arc::new(Images::new(|_| Selected::default()));
+    let images = Arc::new(Images::new(DebugSearch::default(), |_| Selected::default()));
     let process = Process::launch(&program, images, Signals::hold(), Settings::default(), None)
         .expect("it can be traced");
     let mut target = Driver::new(process);

@@ -1,6 +1,6 @@
 //! The files of a target, opened once and kept over repeated runs.
 
-use redhanded_image::Image;
+use redhanded_image::{DebugSearch, Image};
 use redhanded_model::{Site, Unseen};
 use std::collections::HashMap;
 use std::fs;
@@ -34,6 +34,7 @@ type Select = dyn Fn(&Arc<Image>) -> Selected + Send + Sync;
 /// Opened images and their selected sites.
 pub struct Images {
     opened: Mutex<HashMap<FileKey, Entry>>,
+    search: DebugSearch,
     select: Box<Select>,
 }
 
@@ -44,11 +45,16 @@ struct Entry {
 }
 
 impl Images {
-    /// An empty store; `select` picks the sites of each image once.
+    /// An empty store; debug information and sources are looked for in `search`,
+    /// and `select` picks the sites of each image once.
     #[must_use]
-    pub fn new(select: impl Fn(&Arc<Image>) -> Selected + Send + Sync + 'static) -> Self {
+    pub fn new(
+        search: DebugSearch,
+        select: impl Fn(&Arc<Image>) -> Selected + Send + Sync + 'static,
+    ) -> Self {
         Self {
             opened: Mutex::new(HashMap::new()),
+            search,
             select: Box::new(select),
         }
     }
@@ -65,7 +71,9 @@ impl Images {
         let key = key(path).ok_or_else(|| unseen("cannot be opened".to_owned()))?;
         let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
         let entry = opened.entry(key).or_insert_with(|| Entry {
-            image: Image::open(path).map(Arc::new).map_err(|e| e.to_string()),
+            image: Image::open(path)
+                .map(|image| Arc::new(image.with_debug_search(self.search.clone())))
+                .map_err(|error| error.to_string()),
             selected: None,
         });
         entry.image.clone().map_err(unseen)
@@ -74,7 +82,7 @@ impl Images {
     /// Takes in an image that was made otherwise than by opening its file, so that
     /// its sites are selected once, too.
     pub fn adopt(&self, image: Image) -> Arc<Image> {
-        let image = Arc::new(image);
+        let image = Arc::new(image.with_debug_search(self.search.clone()));
         let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
         // There is no file of this name on any device.
         let key = (image.path().to_owned(), 0, opened.len() as u64, 0, 0);

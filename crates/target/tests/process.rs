@@ -1,5 +1,6 @@
 //! The process backend on small real programs, compiled here.
 
+use redhanded_image::DebugSearch;
 use redhanded_model::{Delays, Loss, Strategy, WindowPlan};
 use redhanded_target::driver::Driver;
 use redhanded_target::images::{Images, Selected};
@@ -32,7 +33,7 @@ fn launch(program: &Path) -> Driver<Process> {
 
 fn launch_with(program: &Path, settings: Settings) -> Driver<Process> {
     let program = Program::find(&[program.into()]).unwrap();
-    let images = Arc::new(Images::new(|_| Selected::default()));
+    let images = Arc::new(Images::new(DebugSearch::default(), |_| Selected::default()));
     Driver::new(Process::launch(&program, images, Signals::hold(), settings, None).unwrap())
 }
 

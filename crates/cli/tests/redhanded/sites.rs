@@ -61,6 +61,51 @@ fn globs_select_functions() {
 }
 
 #[test]
+fn sources_may_be_elsewhere() {
+    let place = Place::new();
+    // As packages are built: the paths in them lead nowhere.
+    place.file(
+        "once.c",
+        b"#define READ_ONCE(x) (*(const volatile __typeof__(x) *)&(x))\n\
+          int flag;\n\
+          int once(void) { return READ_ONCE(flag); }\n\
+          int plain(void) { return flag; }\n\
+          int main(void) { return once() + plain(); }\n",
+        0o644,
+    );
+    let built = std::process::Command::new("gcc")
+        .current_dir(place.path("."))
+        .args(["-g", "-O1"])
+        .arg(format!(
+            "-ffile-prefix-map={}=/build/once-1.0",
+            place.path("once").parent().unwrap().display()
+        ))
+        .args(["once.c", "-o", "once"])
+        .status();
+    assert!(built.unwrap().success());
+    std::fs::create_dir(place.path("once-1.0")).unwrap();
+    std::fs::rename(place.path("once.c"), place.path("once-1.0/once.c")).unwrap();
+    let functions = |line: &str| -> Vec<String> {
+        let outcome = place.run(line.split(' '));
+        let report: Value = serde_json::from_slice(&outcome.stdout).unwrap();
+        let rows = report["by_function"].as_array().unwrap().iter();
+        rows.map(|row| row["name"].as_str().unwrap().to_owned())
+            .filter(|name| ["once", "plain"].contains(&name.as_str()))
+            .collect()
+    };
+    let mut both = functions("sites --json ./once");
+    both.sort();
+    assert_eq!(both, ["once", "plain"]);
+    assert_eq!(
+        functions("sites --json --sources once-1.0 ./once"),
+        ["plain"]
+    );
+    place
+        .run(["sites", "--sources", "nowhere", "./once"])
+        .refused(125, "there are no sources in nowhere");
+}
+
+#[test]
 fn what_is_no_program_is_refused() {
     let place = Place::new();
     place.executable("script", b"#!/bin/sh\n");

@@ -441,7 +441,8 @@ impl Judge {
 impl Judge {
     /// Where the trees may have a file that the debug information names by
     /// another machine's path: what it ends with, the longest first. A name
-    /// alone, without a folder, could be any file's.
+    /// alone, without a folder, could be any file's; the tree's own name is a
+    /// folder, too.
     fn in_trees(&self, path: &Path) -> impl Iterator<Item = PathBuf> {
         let parts: Vec<&OsStr> = path
             .components()
@@ -455,8 +456,16 @@ impl Judge {
             .filter(|end| end.len() > 1 || parts.len() == 1)
             .map(|end| end.iter().collect::<PathBuf>())
             .collect::<Vec<_>>();
-        let trees = self.trees.iter();
-        trees.flat_map(move |tree| ends.clone().into_iter().map(|end| tree.join(end)))
+        self.trees.iter().flat_map(move |tree| {
+            let in_tree = |end: &PathBuf| match tree.file_name() {
+                Some(own) if end.starts_with(own) => {
+                    let below = end.strip_prefix(own).unwrap_or(end);
+                    vec![tree.join(end), tree.join(below)]
+                }
+                _ => vec![tree.join(end)],
+            };
+            ends.iter().flat_map(in_tree).collect::<Vec<_>>()
+        })
     }
 }
 
