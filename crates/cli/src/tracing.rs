@@ -273,9 +273,8 @@ impl Add for RunReport {
         self.windows += counts.windows;
         self.held_s += counts.held.as_secs_f64();
         self.thread_s += counts.thread_time.as_secs_f64();
-        if let Some(stood) = counts.stood {
-            self.stopped_s = Some(self.stopped_s.unwrap_or(0.0) + stood.as_secs_f64());
-        }
+        // A machine is observed once.
+        self.standstill = counts.standstill.or(self.standstill);
         self.losses.merge(&counts.losses);
         self.sites.total = self.sites.total.max(counts.sites.total);
         self.sites.armed = self.sites.armed.max(counts.sites.armed);
@@ -289,7 +288,7 @@ fn total(report: &RunReport) -> Counts {
         windows: report.windows,
         held: Duration::from_secs_f64(report.held_s),
         thread_time: Duration::from_secs_f64(report.thread_s),
-        stood: report.stopped_s.map(Duration::from_secs_f64),
+        standstill: report.standstill,
         sites: report.sites,
         losses: report.losses.clone(),
     }

@@ -5,8 +5,8 @@ use crate::crash::{Crashed, MOST_RECENT, Recent};
 use crate::suspects::suspects;
 use crate::{Budget, Random, Sampler, Start};
 use redhanded_model::{
-    Avma, Delays, Hit, Loss, Losses, ModuleId, Registers, SiteCounts, SpaceId, Strategy, Svma,
-    TaskId, WindowPlan, WindowRecord,
+    Avma, Delays, Hit, Loss, Losses, ModuleId, Registers, SiteCounts, SpaceId, Standstill,
+    Strategy, Svma, TaskId, WindowPlan, WindowRecord,
 };
 use redhanded_target::images::Selected;
 use redhanded_target::{Arm, Ending, Event, Module, Target, TargetError};
@@ -87,8 +87,8 @@ pub struct Counts {
     pub held: Duration,
     /// Thread time of the program.
     pub thread_time: Duration,
-    /// Time in which nobody ran at all, where stopping one stops all.
-    pub stood: Option<Duration>,
+    /// Where stopping one stops all.
+    pub standstill: Option<Standstill>,
     /// The sites.
     pub sites: SiteCounts,
     /// What was lost.
@@ -327,7 +327,7 @@ impl Session<'_> {
         };
         self.counts.losses.merge(&self.target.take_losses());
         self.counts.held = self.target.held();
-        self.counts.stood = self.target.stood();
+        self.counts.standstill = self.target.standstill();
     }
 
     fn remember(&mut self, record: &WindowRecord) {

@@ -1,10 +1,11 @@
-//! How fast a large binary is indexed: text per second, sites, memory, and how
-//! much the cores help.
+//! How fast a large binary is indexed: text per second, sites, memory, how much the
+//! cores help, and what the first name takes.
 //!
 //! `cargo bench -p redhanded-image --bench index -- [FILE]`; without a file the
 //! largest of the usual large ones on this machine.
 
 use redhanded_image::Image;
+use redhanded_model::Svma;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -40,11 +41,17 @@ fn main() {
         "{cores} cores are {:.2} times as fast as one",
         single.seconds / all.seconds
     );
+    println!(
+        "then the first place in the source took {:.3} s, the first variable {:.3} s",
+        all.line, all.variable
+    );
 }
 
 struct Run {
     megabytes: f64,
     seconds: f64,
+    line: f64,
+    variable: f64,
     sites: usize,
     anonymous: f64,
 }
@@ -60,6 +67,14 @@ fn measure(path: &Path, threads: usize) -> Run {
         let image = Image::open(path).unwrap_or_else(|error| panic!("{error}"));
         let sites = image.sites().sites.len();
         let seconds = begin.elapsed().as_secs_f64();
+        let (debug, first) = (image.debug(), image.sites().sites.first());
+        let begin = Instant::now();
+        let _ = debug.frames(first.map_or(Svma(0), |site| site.svma));
+        let line = begin.elapsed().as_secs_f64();
+        let data = image.segments().iter().find(|segment| !segment.executable);
+        let begin = Instant::now();
+        let _ = debug.variable_at(data.map_or(Svma(0), |segment| segment.svma));
+        let variable = begin.elapsed().as_secs_f64();
         let text: u64 = image
             .functions()
             .as_slice()
@@ -74,6 +89,8 @@ fn measure(path: &Path, threads: usize) -> Run {
         Run {
             megabytes: text as f64 / 1e6,
             seconds,
+            line,
+            variable,
             sites,
             anonymous: anonymous() - before,
         }

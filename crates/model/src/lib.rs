@@ -26,6 +26,6 @@ pub use race::{
     What,
 };
 pub use registers::{Register, Registers};
-pub use run::{Crash, CrashWindow, RunReport, SiteCounts, Unseen};
+pub use run::{Crash, CrashWindow, RunReport, SiteCounts, Standstill, Unseen};
 pub use site::{Excluded, Exclusions, Site};
 pub use window::{Delays, Hit, Strategy, WindowEnd, WindowId, WindowPlan, WindowRecord};

@@ -14,6 +14,15 @@ pub struct SiteCounts {
     pub sampled: u64,
 }
 
+/// For how long nobody ran at all, where stopping one stops all.
+#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct Standstill {
+    /// In sum, in seconds.
+    pub total_s: f64,
+    /// Because of a window: the median.
+    pub window_s: f64,
+}
+
 /// Something the run could not look at.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Unseen {
@@ -68,8 +77,8 @@ pub struct RunReport {
     pub held_s: f64,
     /// Thread time in seconds the budget is measured against.
     pub thread_s: f64,
-    /// Time in which nobody ran at all, where stopping one stops all.
-    pub stopped_s: Option<f64>,
+    /// Where stopping one stops all.
+    pub standstill: Option<Standstill>,
     /// The sites.
     pub sites: SiteCounts,
     /// The losses.

@@ -23,8 +23,8 @@ pub use sys::WatchFor;
 
 use redhanded_image::Image;
 use redhanded_model::{
-    Avma, Loss, Losses, ModuleId, Region, Registers, SpaceId, Svma, TaskId, ThreadName, Unseen,
-    WindowId, WindowPlan, WindowRecord,
+    Avma, Loss, Losses, ModuleId, Region, Registers, SpaceId, Standstill, Svma, TaskId, ThreadName,
+    Unseen, WindowId, WindowPlan, WindowRecord,
 };
 use std::io;
 use std::ops::Range;
@@ -217,7 +217,7 @@ pub trait Target {
     fn take_lively(&mut self) -> Vec<Range<u64>>;
 
     /// For how long nobody ran at all, where stopping one stops all.
-    fn stood(&self) -> Option<Duration>;
+    fn standstill(&self) -> Option<Standstill>;
 
     /// The losses that belong to no window's record, since the last call.
     fn take_losses(&mut self) -> Losses;

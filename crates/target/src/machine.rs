@@ -2,7 +2,8 @@
 
 use crate::{Module, WatchFor};
 use redhanded_model::{
-    Avma, Bytes, Context, Losses, Region, Registers, SpaceId, TaskId, ThreadName, Unseen,
+    Avma, Bytes, Context, Losses, Region, Registers, SpaceId, Standstill, TaskId, ThreadName,
+    Unseen,
 };
 use serde::{Deserialize, Serialize};
 use std::io;
@@ -201,7 +202,7 @@ pub trait Machine {
     }
 
     /// For how long nobody ran at all, where stopping one stops all.
-    fn stood(&self) -> Option<Duration> {
+    fn standstill(&self) -> Option<Standstill> {
         None
     }
 

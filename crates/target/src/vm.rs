@@ -15,6 +15,7 @@ mod kernel;
 pub mod launch;
 mod loadable;
 mod machine;
+mod stood;
 
 pub use guest::NotAKernel;
 pub use kernel::KernelFiles;
@@ -30,6 +31,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use stood::Stood;
 
 /// All of a kernel is one space; whose user memory it is looked at with is found
 /// from the CPU that does.
@@ -112,27 +114,6 @@ pub struct Vm {
     broken: Option<GdbError>,
     /// For how long nobody ran.
     stood: Stood,
-}
-
-/// How long the whole machine stood.
-#[derive(Clone, Debug, Default)]
-struct Stood {
-    since: Option<Instant>,
-    total: Duration,
-}
-
-impl Stood {
-    fn begins(&mut self) {
-        self.since.get_or_insert_with(Instant::now);
-    }
-
-    fn ends(&mut self) {
-        self.total += self.since.take().map_or(Duration::ZERO, |s| s.elapsed());
-    }
-
-    fn total(&self) -> Duration {
-        self.total + self.since.map_or(Duration::ZERO, |since| since.elapsed())
-    }
 }
 
 impl Vm {

@@ -76,7 +76,7 @@ impl<'a> Loaded<'a> {
             "--modules".to_owned(),
             text(&self.module),
             "--module".to_owned(),
-            format!("{}.ko", self.subject.name),
+            self.subject.name.clone(),
             "--json".to_owned(),
             text(report),
             "--seed".to_owned(),

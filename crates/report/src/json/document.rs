@@ -25,6 +25,8 @@ struct RunPart<'a> {
     thread_s: f64,
     #[serde(skip_serializing_if = "Option::is_none")]
     stopped_s: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stopped_per_window_s: Option<f64>,
     samples: u64,
     samples_per_s: f64,
     windows: u64,
@@ -124,7 +126,8 @@ impl<'a> Document<'a> {
                 ending: report.ending.as_deref(),
                 wall_s: round(report.wall_s),
                 thread_s: round(report.thread_s),
-                stopped_s: report.stopped_s.map(round),
+                stopped_s: report.standstill.map(|s| round(s.total_s)),
+                stopped_per_window_s: report.standstill.map(|s| round(s.window_s)),
                 samples: report.samples,
                 samples_per_s: round(report.samples_per_s()),
                 windows: report.windows,

@@ -28,11 +28,11 @@ pub(super) fn summary(style: &Style, page: &mut Page<'_>, report: &RunReport) {
             seconds(report.thread_s)
         ),
     );
-    if let Some(stopped) = report.stopped_s {
+    if let Some(standstill) = report.standstill {
         let text = format!(
-            "{} in which no CPU ran, {} a window",
-            seconds(stopped),
-            seconds(stopped / (report.windows.max(1) as f64))
+            "{} in which no CPU ran, {} for half of the windows or less",
+            seconds(standstill.total_s),
+            seconds(standstill.window_s)
         );
         fact(style, page, "stopped", &text);
     }

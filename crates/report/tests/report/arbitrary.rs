@@ -194,7 +194,7 @@ fn run() -> impl Strategy<Value = RunReport> {
                     windows,
                     held_s,
                     thread_s,
-                    stopped_s: None,
+                    standstill: None,
                     sites: SiteCounts {
                         total,
                         armed,

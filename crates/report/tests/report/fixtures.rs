@@ -264,7 +264,7 @@ pub fn run() -> RunReport {
         windows: 1_257,
         held_s: 0.61,
         thread_s: 24.5,
-        stopped_s: None,
+        standstill: None,
         sites: SiteCounts {
             total: 812,
             armed: 500,

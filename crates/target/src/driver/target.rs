@@ -4,7 +4,8 @@ use super::Driver;
 use super::open::Phase;
 use crate::{Arm, Event, Machine, Module, Stop, Target, TargetError};
 use redhanded_model::{
-    Avma, Bytes, Losses, Region, Registers, SpaceId, TaskId, ThreadName, Unseen, WindowId,
+    Avma, Bytes, Losses, Region, Registers, SpaceId, Standstill, TaskId, ThreadName, Unseen,
+    WindowId,
 };
 use std::io;
 use std::ops::Range;
@@ -196,8 +197,8 @@ impl<M: Machine> Target for Driver<M> {
         self.machine.take_lively()
     }
 
-    fn stood(&self) -> Option<Duration> {
-        self.machine.stood()
+    fn standstill(&self) -> Option<Standstill> {
+        self.machine.standstill()
     }
 
     fn take_losses(&mut self) -> Losses {

@@ -6,7 +6,8 @@ use crate::machine::Company;
 use crate::{Machine, Module, Stop, TargetError, Watch, WatchFor};
 use redhanded_image::{After, Instruction};
 use redhanded_model::{
-    Avma, Bytes, Context, Losses, Region, Registers, SpaceId, TaskId, ThreadName, Unseen,
+    Avma, Bytes, Context, Losses, Region, Registers, SpaceId, Standstill, TaskId, ThreadName,
+    Unseen,
 };
 use std::collections::BTreeSet;
 use std::io;
@@ -162,6 +163,7 @@ impl Machine for Vm {
         if let Some(vcpu) = self.vcpus.get_mut(&task.0) {
             vcpu.held = false;
             vcpu.user = None;
+            self.stood.window_ends();
         }
     }
 
@@ -192,8 +194,8 @@ impl Machine for Vm {
         std::mem::take(&mut self.lively)
     }
 
-    fn stood(&self) -> Option<Duration> {
-        Some(self.stood.total())
+    fn standstill(&self) -> Option<Standstill> {
+        Some(self.stood.so_far())
     }
 
     fn take_losses(&mut self) -> Losses {

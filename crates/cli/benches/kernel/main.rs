@@ -1,0 +1,100 @@
+//! Windows in a kernel: how many there are a second, for how long no CPU runs
+//! because of them, what being attached costs while nothing is armed, and how much
+//! of a stock kernel is looked at in a while.
+//!
+//! `cargo bench -p redhanded --bench kernel [-- SECONDS] [-- --figures FOLDER]`: so
+//! long is each of its parts; or the experiments behind Figures 5 and 6 of the
+//! DataCollider paper, drawn into a folder. Fetches a kernel first, if none is there
+//! yet (see docs/kernel.md).
+
+mod bench;
+mod chart;
+mod figures;
+
+use bench::{Bench, number};
+use redhanded_target::vm::launch::{Archive, Wanted, build_module, cache_folder, provide};
+use std::path::Path;
+
+/// A loop of processes in the guest, which prints how many there were.
+const COUNT: &str = "i=0; e=$(($(cut -d. -f1 /proc/uptime) + SECONDS)); \
+    while [ $(cut -d. -f1 /proc/uptime) -lt $e ]; do i=$((i+1)); done; echo $i";
+
+/// Files, pipes, processes and sockets, for ever.
+const LOAD: &str = "f() { while :; do for i in 1 2 3 4; do echo $i | cat > /tmp/$1$i; \
+    mv /tmp/$1$i /tmp/m$1$i; done; ls -lR /tmp /proc/self > /dev/null 2>&1; rm -f /tmp/?$1?; done; }; \
+    f a & f b & (while :; do nc -l -p 7 > /dev/null; done) & \
+    while :; do head -c 20000 /dev/zero | nc 127.0.0.1 7 > /dev/null 2>&1; ps > /dev/null; done";
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let seconds: u64 = arguments
+        .iter()
+        .find_map(|argument| argument.parse().ok())
+        .unwrap_or(20);
+    let cache = cache_folder().expect("a cache folder");
+    let wanted = Wanted {
+        archive: Archive::Release,
+        debug: true,
+        headers: true,
+    };
+    let provision = provide(&cache, &wanted, &mut |what| eprintln!("{what}")).expect("a kernel");
+    let scratch = tempfile::tempdir().expect("a folder");
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../corpus/kernel/demo");
+    let module = build_module(&provision, &root, scratch.path()).expect("a module");
+    let bench = Bench {
+        provision,
+        report: scratch.path().join("report.json"),
+    };
+    let asks = arguments
+        .iter()
+        .position(|argument| argument == "--figures");
+    match asks.and_then(|at| arguments.get(at + 1)) {
+        Some(folder) => figures::draw(&bench, Path::new(folder)),
+        None => costs(&bench, &module, seconds),
+    }
+}
+
+fn costs(bench: &Bench, module: &Path, seconds: u64) {
+    let time = format!("{seconds}s");
+    println!("hot sites, two CPUs, {seconds} s each");
+    for delay in ["15ms", "1ms"] {
+        let add = format!("--add={}", module.display());
+        let arguments = [
+            &add,
+            "--module=redhanded_demo",
+            "--delay",
+            delay,
+            "--for",
+            &time,
+        ];
+        let (run, _) = bench.observe(&arguments, &["sleep", "100000"]);
+        println!(
+            "  delays up to {delay:>4}: {:.0} windows/s, no CPU ran for {:.2} ms a window (median)",
+            number(&run, "windows") / number(&run, "wall_s"),
+            1e3 * number(&run, "stopped_per_window_s")
+        );
+    }
+
+    let count = COUNT.replace("SECONDS", &seconds.to_string());
+    let script = ["sh", "-c", &count];
+    let counted = |arguments: &[&str]| -> f64 {
+        let printed = bench.printed(arguments, &script);
+        printed.parse().expect("a number")
+    };
+    let alone = counted(&["--overhead", "0"]);
+    let attached = counted(&["--function", "no_such_function"]);
+    println!("a loop of processes in the guest, {seconds} s each");
+    println!(
+        "  attached with nothing armed: {:.2} times as fast as alone",
+        attached / alone
+    );
+
+    println!("the whole kernel under a mixed load, {seconds} s");
+    let (run, _) = bench.observe(&["--for", &time], &["sh", "-c", LOAD]);
+    let sampled = run["run"]["sites"]["sampled"].as_u64().unwrap_or(0);
+    println!(
+        "  {sampled} distinct sites sampled, {:.0} windows/s, no CPU ran for {:.2} ms a window (median)",
+        number(&run, "windows") / number(&run, "wall_s"),
+        1e3 * number(&run, "stopped_per_window_s")
+    );
+}

@@ -1,0 +1,53 @@
+//! How long the whole machine stood.
+
+use redhanded_model::Standstill;
+use std::time::{Duration, Instant};
+
+/// Of so many windows it is kept how long each took; the first ones say enough.
+const MOST_WINDOWS: usize = 10_000;
+
+/// The time in which no CPU ran.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Stood {
+    since: Option<Instant>,
+    total: Duration,
+    /// What of it had been when the last window was over.
+    told: Duration,
+    /// Whether one is over since.
+    is_over: bool,
+    /// What each window took, with all that was asked since the one before.
+    windows: Vec<Duration>,
+}
+
+impl Stood {
+    pub(super) fn begins(&mut self) {
+        self.since.get_or_insert_with(Instant::now);
+    }
+
+    pub(super) fn ends(&mut self) {
+        self.total += self.since.take().map_or(Duration::ZERO, |s| s.elapsed());
+        if std::mem::take(&mut self.is_over) && self.windows.len() < MOST_WINDOWS {
+            self.windows.push(self.total - self.told);
+            self.told = self.total;
+        }
+    }
+
+    /// A held CPU is let go with the next that run.
+    pub(super) fn window_ends(&mut self) {
+        self.is_over = true;
+    }
+
+    pub(super) fn so_far(&self) -> Standstill {
+        let present = self.since.map_or(Duration::ZERO, |since| since.elapsed());
+        let mut windows = self.windows.clone();
+        let middle = windows.len() / 2;
+        let median = match windows.is_empty() {
+            true => Duration::ZERO,
+            false => *windows.select_nth_unstable(middle).1,
+        };
+        Standstill {
+            total_s: (self.total + present).as_secs_f64(),
+            window_s: median.as_secs_f64(),
+        }
+    }
+}
