@@ -53,7 +53,11 @@ pub fn trace(observation: &Observation, tracer: &Tracer, stream: UnixStream) {
         told: Duration::ZERO,
         folder: Folder::new(),
     };
-    tracer.wait_for_threads(threads + 1);
+    let listens = observation.settings.safe;
+    if listens {
+        tracer.listen();
+    }
+    tracer.wait_for_threads(threads + 1 + usize::from(listens));
     let result = tracing.repeat();
     let message = match result {
         Ok((outcome, ending)) => {

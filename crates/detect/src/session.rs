@@ -290,7 +290,8 @@ impl Session<'_> {
         let passed = now.saturating_sub(self.last_tick).as_secs_f64();
         self.last_tick = now;
         self.next_tick = now + TICK;
-        if self.sampler.is_full() && now >= self.next_redraw {
+        // What could not be reached anyway has not had its turn.
+        if self.sampler.is_full() && now >= self.next_redraw && self.target.has_room() {
             self.next_redraw = now + self.redraw_every;
             self.target.disarm_all();
             self.sampler.disarmed();

@@ -13,7 +13,7 @@
 mod open;
 mod target;
 
-use crate::machine::Company;
+use crate::machine::{Company, at_once};
 use crate::{Arm, Event, Machine, Stop, Target, Watch, WatchFor};
 use open::{OpenWindow, Phase, Slot};
 use redhanded_image::Instruction;
@@ -151,7 +151,7 @@ impl<M: Machine> Driver<M> {
         // particular a task that is about to touch bytes under watch goes on,
         // and is caught doing it.
         let here = || self.open.iter().filter(|w| w.record.space == space);
-        let most = tasks.div_ceil(2).min(self.machine.watches(space)).max(1);
+        let most = at_once(tasks, self.machine.watches(space));
         if here().count() >= most || here().any(|w| w.record.bytes.overlaps(bytes)) {
             return Err(Loss::TooManyWindows);
         }

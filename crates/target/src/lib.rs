@@ -216,6 +216,9 @@ pub trait Target {
     /// ranges of functions.
     fn take_lively(&mut self) -> Vec<Range<u64>>;
 
+    /// Whether a sample could be taken now.
+    fn has_room(&self) -> bool;
+
     /// For how long nobody ran at all, where stopping one stops all.
     fn standstill(&self) -> Option<Standstill>;
 

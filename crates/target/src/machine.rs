@@ -13,6 +13,13 @@ use std::sync::Arc;
 use std::time::Duration;
 use thiserror::Error;
 
+/// How many windows may be open at once where there are so many other tasks and
+/// debug registers: two tasks that stand cannot collide with each other.
+#[must_use]
+pub fn at_once(tasks: usize, watches: usize) -> usize {
+    tasks.div_ceil(2).min(watches).max(1)
+}
+
 /// Why a target cannot be started or driven.
 #[derive(Debug, Error)]
 pub enum TargetError {
@@ -199,6 +206,12 @@ pub trait Machine {
     /// Code that was seen to run since the last call, as live ranges.
     fn take_lively(&mut self) -> Vec<Range<u64>> {
         Vec::new()
+    }
+
+    /// Whether a further task could be held now, as far as that is known before one
+    /// reaches a breakpoint.
+    fn has_room(&self) -> bool {
+        true
     }
 
     /// For how long nobody ran at all, where stopping one stops all.

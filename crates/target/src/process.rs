@@ -451,12 +451,10 @@ impl Machine for Process {
             return vec![false; sites.len()];
         };
         if self.settings.safe {
-            let backlog = &mut self.backlog;
-            let mut hear = || events::hear_all(backlog);
             let mut set = |(address, expected): &(Avma, u8)| {
                 let as_expected = space.byte_at(address.0) == Some(*expected);
                 match space.register_sites(true) {
-                    Some(registers) if as_expected => registers.set_site(*address, &mut hear),
+                    Some(registers) if as_expected => registers.set_site(*address),
                     _ => false,
                 }
             };
@@ -483,7 +481,7 @@ impl Machine for Process {
             let stays = |address| hooks.contains(&address);
             space.breakpoints.clear(&space.memory, stays);
             if let Some(registers) = space.register_sites(safe) {
-                registers.clear_sites(&mut || events::hear_all(&mut self.backlog));
+                registers.clear_sites();
             }
         }
     }

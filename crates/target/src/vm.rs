@@ -15,16 +15,19 @@ mod kernel;
 pub mod launch;
 mod loadable;
 mod machine;
+mod peek;
 mod stood;
 
 pub use guest::NotAKernel;
 pub use kernel::KernelFiles;
 
 use crate::images::Images;
+use crate::machine::at_once;
 use crate::process::Signals;
 use crate::{Ending, Module, Stop, Watch};
 use gdb::{Answer, Gdb, GdbError, Point, PointKind, Request, StopReply, VcpuRegisters};
 use guest::Guest;
+use peek::Peeked;
 use redhanded_image::Unwinder;
 use redhanded_model::{Avma, Bytes, Loss, Losses, SpaceId, TaskId};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -52,6 +55,8 @@ struct Vcpu {
     held: bool,
     /// As they are now, if that was asked since the last stop.
     registers: Option<VcpuRegisters>,
+    /// Where its per-CPU data are, once that was seen.
+    per_cpu: Option<u64>,
     /// The user memory that it stands before.
     user: Option<Bytes>,
 }
@@ -89,12 +94,15 @@ pub struct Vm {
     vcpus: BTreeMap<u32, Vcpu>,
     /// The one whose page tables memory is read through.
     view: u32,
+    /// Those that are wanted, and those that the stub has.
     breakpoints: BTreeSet<u64>,
+    standing: BTreeSet<u64>,
     sets: [Option<Set>; WATCHES],
     /// Asked for with the next round trip.
     orders: Vec<Request>,
     pending: VecDeque<Stop>,
     guest: Guest,
+    peeked: Peeked,
     modules: Vec<Arc<Module>>,
     next_module: u32,
     /// The modules that the kernel had when it was asked last.
@@ -178,11 +186,39 @@ impl Vm {
         }
     }
 
+    /// Whether one more CPU may be held.
+    fn may_hold(&self) -> bool {
+        let held = self.vcpus.values().filter(|vcpu| vcpu.held).count();
+        held < at_once(self.vcpus.len().saturating_sub(1), WATCHES)
+    }
+
+    /// Orders the breakpoints that are wanted, and none while nobody could be held
+    /// at one: a stop in vain costs as much as a sample, and more than is seen,
+    /// because QEMU forgets all translated code when a breakpoint is reached.
+    fn arrange_breakpoints(&mut self) {
+        let none = BTreeSet::new();
+        let wanted = if self.may_hold() {
+            &self.breakpoints
+        } else {
+            &none
+        };
+        let (gone, new) = (
+            self.standing.difference(wanted),
+            wanted.difference(&self.standing),
+        );
+        self.orders
+            .extend(gone.map(|at| Request::Remove(software(*at))));
+        self.orders
+            .extend(new.map(|at| Request::Insert(software(*at))));
+        self.standing.clone_from(wanted);
+    }
+
     /// Lets every CPU go that is not held.
     fn go_on(&mut self) {
         if self.broken.is_some() || self.gdb.is_running() {
             return;
         }
+        self.arrange_breakpoints();
         let free: Vec<u32> = self
             .vcpus
             .iter()
@@ -204,6 +240,7 @@ impl Vm {
         let all = free.len() == self.vcpus.len();
         let orders = std::mem::take(&mut self.orders);
         let only = (!all).then_some(free.as_slice());
+        self.peeked.forget();
         if let Err(error) = self.gdb.ask_then_resume(&orders, only) {
             self.broken = Some(error);
         }
@@ -245,8 +282,8 @@ impl Vm {
         if !self.breakpoints.remove(&rip) {
             return;
         }
-        self.orders.push(Request::Remove(software(rip)));
         self.view = number;
+        self.stood.window_begins();
         self.hold(number);
         self.pending.push_back(Stop::Breakpoint {
             task: TaskId(number),
@@ -311,13 +348,22 @@ impl Vm {
             .filter(|(_, vcpu)| vcpu.registers.is_none())
             .map(|(number, _)| *number)
             .collect();
-        let requests: Vec<Request> = unknown.iter().map(|n| Request::Registers(*n)).collect();
-        let Some(answers) = self.ask(&requests) else {
+        if unknown.is_empty() {
+            return;
+        }
+        let registers = unknown.iter().map(|number| Request::Registers(*number));
+        let hot = self.peeked.requests(self.view, &self.hot());
+        let requests: Vec<Request> = registers.chain(hot.iter().copied()).collect();
+        let Some(mut answers) = self.ask(&requests) else {
             return;
         };
+        self.peeked
+            .answered(&hot, answers.split_off(unknown.len().min(answers.len())));
         for (number, answer) in unknown.iter().zip(answers) {
             if let Some(vcpu) = self.vcpus.get_mut(number) {
                 vcpu.registers = answer.registers();
+                let seen = vcpu.registers.as_ref().and_then(Self::per_cpu);
+                vcpu.per_cpu = seen.or(vcpu.per_cpu);
             }
         }
     }
@@ -342,7 +388,7 @@ impl Vm {
     }
 
     fn word(&mut self, address: u64) -> Option<u64> {
-        let bytes = self.read_memory(address, 8)?;
+        let bytes = self.peek(address, 8)?;
         Some(u64::from_le_bytes(bytes.try_into().ok()?))
     }
 

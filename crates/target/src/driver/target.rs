@@ -197,6 +197,10 @@ impl<M: Machine> Target for Driver<M> {
         self.machine.take_lively()
     }
 
+    fn has_room(&self) -> bool {
+        self.machine.has_room()
+    }
+
     fn standstill(&self) -> Option<Standstill> {
         self.machine.standstill()
     }

@@ -10,7 +10,6 @@ use super::{Newborn, Process, State, Task, guard, tracer};
 use crate::sys::{self, Change, Tid};
 use crate::{Ending, Machine, Stop, TargetError};
 use redhanded_model::{Avma, Registers, SpaceId, TaskId};
-use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 /// How long the next report is awaited without sleeping.
@@ -54,14 +53,6 @@ pub(super) fn pause(since: Instant) {
         std::hint::spin_loop();
     } else {
         std::thread::sleep(SPIN);
-    }
-}
-
-/// Takes note of every report there is. A stop that its tracer has not heard of is
-/// deadly if that is killed just then: whoever does something slow listens.
-pub(super) fn hear_all(backlog: &mut VecDeque<(Tid, Change)>) {
-    while let Ok(Some(heard)) = sys::poll_change() {
-        backlog.push_back(heard);
     }
 }
 
@@ -368,8 +359,7 @@ impl Process {
             .spaces
             .get_mut(&id)
             .and_then(|space| space.register_sites(safe));
-        let mut hear = || hear_all(&mut self.backlog);
-        if registers_of.is_some_and(|sites| sites.remove_site(Avma(registers.rip), &mut hear)) {
+        if registers_of.is_some_and(|sites| sites.remove_site(Avma(registers.rip))) {
             return Some(Stop::Breakpoint {
                 task: task_id(tid),
                 registers,

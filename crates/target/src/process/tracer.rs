@@ -140,6 +140,17 @@ impl Tracer {
         }
     }
 
+    /// Starts a thread that hears of every stop the moment it happens. It is one
+    /// more wake-up for each, which only pays where stops are few.
+    pub fn listen(&self) {
+        let first = self.for_threads();
+        std::thread::spawn(move || {
+            first();
+            sys::run_first(RUN_FIRST);
+            sys::take_changes();
+        });
+    }
+
     /// Waits until so many threads have done that.
     pub fn wait_for_threads(&self, threads: usize) {
         while self.ready.load(Ordering::Acquire) < threads {

@@ -136,9 +136,8 @@ impl PerfWatches {
         self.events(slot).iter().filter_map(PerfWatch::count).sum()
     }
 
-    /// Sets a code breakpoint in a free register; whether there was one. Threads may
-    /// reach it while others do not have it yet: `meanwhile` is called after each.
-    pub fn set_site(&mut self, address: Avma, meanwhile: &mut dyn FnMut()) -> bool {
+    /// Sets a code breakpoint in a free register; whether there was one.
+    pub fn set_site(&mut self, address: Avma) -> bool {
         let Some(slot) = self.sites.iter().position(Option::is_none) else {
             return false;
         };
@@ -146,7 +145,6 @@ impl PerfWatches {
         let mut done = false;
         for event in &self.slots[slot] {
             done |= event.set_code(address, number).is_ok();
-            meanwhile();
         }
         if done {
             self.sites[slot] = Some(address);
@@ -160,22 +158,21 @@ impl PerfWatches {
     }
 
     /// Removes the code breakpoint at `address`; whether there was one.
-    pub fn remove_site(&mut self, address: Avma, meanwhile: &mut dyn FnMut()) -> bool {
+    pub fn remove_site(&mut self, address: Avma) -> bool {
         let Some(slot) = self.sites.iter().position(|site| *site == Some(address)) else {
             return false;
         };
         self.sites[slot] = None;
         for event in &self.slots[slot] {
             let _ = event.clear();
-            meanwhile();
         }
         true
     }
 
     /// Removes all of them.
-    pub fn clear_sites(&mut self, meanwhile: &mut dyn FnMut()) {
+    pub fn clear_sites(&mut self) {
         for address in self.sites.clone().into_iter().flatten() {
-            self.remove_site(address, meanwhile);
+            self.remove_site(address);
         }
     }
 }

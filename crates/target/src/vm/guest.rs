@@ -179,8 +179,22 @@ fn find_slide(gdb: &mut Gdb, banner: u64, expected: &[u8]) -> Result<Option<u64>
 }
 
 impl Vm {
+    /// What is asked of every CPU that stands: who runs there, and how.
+    pub(super) fn hot(&self) -> Vec<(u64, usize)> {
+        let known = self.vcpus.values().filter_map(|vcpu| vcpu.per_cpu);
+        let wanted = [self.guest.preempt_count, self.guest.current];
+        known
+            .flat_map(|base| {
+                wanted
+                    .into_iter()
+                    .flatten()
+                    .map(move |at| (base.wrapping_add(at), 8))
+            })
+            .collect()
+    }
+
     /// The per-CPU data of a CPU that is in the kernel.
-    fn per_cpu(registers: &VcpuRegisters) -> Option<u64> {
+    pub(super) fn per_cpu(registers: &VcpuRegisters) -> Option<u64> {
         [registers.gs_base, registers.kernel_gs_base]
             .into_iter()
             .flatten()
@@ -226,14 +240,17 @@ impl Vm {
             name: String::new(),
             context,
         };
+        if let (Some(task), Some(pid), Some(comm)) = (task, self.guest.pid, self.guest.comm) {
+            self.peek_all(&[(task.wrapping_add(pid), 4), (task.wrapping_add(comm), 16)]);
+        }
         if let (Some(task), Some(at)) = (task, self.guest.pid)
-            && let Some(pid) = self.read_memory(task.wrapping_add(at), 4)
+            && let Some(pid) = self.peek(task.wrapping_add(at), 4)
             && let Ok(pid) = pid.try_into()
         {
             named.tid = u32::from_le_bytes(pid);
         }
         if let (Some(task), Some(at)) = (task, self.guest.comm)
-            && let Some(comm) = self.read_memory(task.wrapping_add(at), 16)
+            && let Some(comm) = self.peek(task.wrapping_add(at), 16)
         {
             let name = comm.split(|byte| *byte == 0).next().unwrap_or_default();
             named.name = String::from_utf8_lossy(name).into_owned();

@@ -34,7 +34,7 @@ impl Vm {
         };
         // A list is followed one by one, and each step takes a round trip.
         let now = self.started.elapsed();
-        let ends = self.read_memory(head, 16);
+        let ends = self.peek(head, 16);
         if ends.is_some() && ends == self.list_ends && now < self.next_walk {
             return;
         }
@@ -59,10 +59,7 @@ impl Vm {
                 self.unwinder.remove_module(image, module.bias);
             }
             let range = module.range.clone();
-            for address in self.breakpoints.extract_if(range, |_| true) {
-                self.orders
-                    .push(super::Request::Remove(super::software(address)));
-            }
+            self.breakpoints.retain(|address| !range.contains(address));
             changed = true;
         }
         for module in &loaded {
@@ -96,10 +93,10 @@ impl Vm {
             }
             let address = at.wrapping_sub(list);
             let next = self.word(at)?;
-            let read = self.read_memory(address.wrapping_add(state), 4)?;
+            let read = self.peek(address.wrapping_add(state), 4)?;
             let usable = USABLE.contains(&u32::from_le_bytes(read.try_into().ok()?));
             if usable {
-                let bytes = self.read_memory(address.wrapping_add(name), 56)?;
+                let bytes = self.peek(address.wrapping_add(name), 56)?;
                 let name = bytes.split(|byte| *byte == 0).next().unwrap_or_default();
                 loaded.push(Loaded {
                     address,
@@ -193,10 +190,8 @@ impl Vm {
 
     fn string(&mut self, address: u64) -> Option<String> {
         // A string at the end of a page may be followed by nothing.
-        let bytes = [64, 16, 8]
-            .into_iter()
-            .find_map(|len| self.read_memory(address, len))?;
-        let text = bytes.split(|byte| *byte == 0).next().unwrap_or_default();
+        let bytes = self.peek_up_to(address, 64);
+        let text = bytes.split(|byte| *byte == 0).next()?;
         Some(String::from_utf8_lossy(text).into_owned())
     }
 }

@@ -1,7 +1,7 @@
 //! The primitives of a window, over a gdbstub.
 
 use super::gdb::{Point, PointKind, Request, VcpuRegisters};
-use super::{MOST_BREAKPOINTS, SPACE, Set, USER_END, Vm, WATCHES, root, software};
+use super::{MOST_BREAKPOINTS, SPACE, Set, USER_END, Vm, WATCHES, root};
 use crate::machine::Company;
 use crate::{Machine, Module, Stop, TargetError, Watch, WatchFor};
 use redhanded_image::{After, Instruction};
@@ -20,6 +20,8 @@ use std::time::Duration;
 const FIRST_LOOK: Duration = Duration::from_millis(1);
 /// How often it is asked which code runs.
 const LOOK_AROUND_EVERY: Duration = Duration::from_millis(20);
+/// How much of a stack is read at once to unwind it.
+const STACK_READ: usize = 1024;
 /// How much of a stack is looked through for return addresses.
 const STACK_LOOK: usize = 768;
 
@@ -93,20 +95,20 @@ impl Machine for Vm {
         for (address, expected) in sites {
             // The text of an image is what was read from the machine.
             let same = self.text(address.0, 1).is_some_and(|b| b[0] == *expected);
-            if same && self.breakpoints.insert(address.0) {
-                self.orders.push(Request::Insert(software(address.0)));
+            if same {
+                self.breakpoints.insert(address.0);
             }
             done.push(same);
         }
-        self.ask(&[]);
+        if self.may_hold() && self.standing != self.breakpoints {
+            self.stop();
+        }
         done
     }
 
     fn clear_breakpoints(&mut self) {
         // They go with the next stop; who reaches one until then is let go.
-        for address in std::mem::take(&mut self.breakpoints) {
-            self.orders.push(Request::Remove(software(address)));
-        }
+        self.breakpoints.clear();
         self.look_around();
     }
 
@@ -194,6 +196,10 @@ impl Machine for Vm {
         std::mem::take(&mut self.lively)
     }
 
+    fn has_room(&self) -> bool {
+        self.may_hold()
+    }
+
     fn standstill(&self) -> Option<Standstill> {
         Some(self.stood.so_far())
     }
@@ -233,19 +239,11 @@ impl Machine for Vm {
 
     fn stack(&mut self, _task: TaskId, registers: &Registers) -> Vec<Avma> {
         // One round trip for what most stacks need.
-        let top = registers.gpr[4] & !7;
-        let first = self.read_memory(top, 2048).unwrap_or_default();
+        self.peek_all(&[(registers.gpr[4] & !7, STACK_READ)]);
         let mut unwinder = std::mem::take(&mut self.unwinder);
-        let mut read = |address: u64| {
-            let at = usize::try_from(address.wrapping_sub(top)).ok();
-            let near = at.and_then(|at| first.get(at..at.checked_add(8)?));
-            match near {
-                Some(bytes) => Some(u64::from_le_bytes(bytes.try_into().ok()?)),
-                None => match self.text(address, 8) {
-                    Some(bytes) => Some(u64::from_le_bytes(bytes.try_into().ok()?)),
-                    None => self.word(address),
-                },
-            }
+        let mut read = |address: u64| match self.text(address, 8) {
+            Some(bytes) => Some(u64::from_le_bytes(bytes.try_into().ok()?)),
+            None => self.word(address),
         };
         let frames = unwinder.unwind(registers, &mut read);
         self.unwinder = unwinder;
@@ -362,32 +360,18 @@ impl Vm {
         self.next_look = now + LOOK_AROUND_EVERY;
         self.modules_may_have_changed();
         self.fetch_registers();
-        let in_kernel: Vec<_> = self
+        let in_kernel: Vec<Registers> = self
             .vcpus
-            .iter()
-            .filter_map(|(number, vcpu)| Some((*number, vcpu.registers?.general)))
-            .filter(|(_, registers)| registers.rip >= USER_END)
+            .values()
+            .filter_map(|vcpu| Some(vcpu.registers?.general))
+            .filter(|registers| registers.rip >= USER_END)
             .collect();
-        let stacks: Vec<Request> = in_kernel
-            .iter()
-            .flat_map(|(number, registers)| {
-                [
-                    Request::Select(*number),
-                    Request::Read {
-                        address: registers.gpr[4] & !7,
-                        len: STACK_LOOK,
-                    },
-                ]
-            })
-            .collect();
-        let Some(answers) = self.ask(&stacks) else {
-            return;
-        };
-        for (_, registers) in &in_kernel {
+        let stack = |registers: &Registers| (registers.gpr[4] & !7, STACK_LOOK);
+        self.peek_all(&in_kernel.iter().map(stack).collect::<Vec<_>>());
+        for registers in &in_kernel {
             self.ran(registers.rip);
-        }
-        for stack in answers.into_iter().filter_map(super::Answer::memory) {
-            for word in stack.as_chunks::<8>().0 {
+            let (top, len) = stack(registers);
+            for word in self.peek_up_to(top, len).as_chunks::<8>().0 {
                 self.ran(u64::from_le_bytes(*word));
             }
         }

@@ -11,11 +11,11 @@ const MOST_WINDOWS: usize = 10_000;
 pub(super) struct Stood {
     since: Option<Instant>,
     total: Duration,
-    /// What of it had been when the last window was over.
-    told: Duration,
-    /// Whether one is over since.
+    /// What of it was before the present window.
+    before: Duration,
+    /// Whether that is over.
     is_over: bool,
-    /// What each window took, with all that was asked since the one before.
+    /// What each window took.
     windows: Vec<Duration>,
 }
 
@@ -27,9 +27,13 @@ impl Stood {
     pub(super) fn ends(&mut self) {
         self.total += self.since.take().map_or(Duration::ZERO, |s| s.elapsed());
         if std::mem::take(&mut self.is_over) && self.windows.len() < MOST_WINDOWS {
-            self.windows.push(self.total - self.told);
-            self.told = self.total;
+            self.windows.push(self.total - self.before);
         }
+    }
+
+    /// The machine stands because a CPU is to be held.
+    pub(super) fn window_begins(&mut self) {
+        self.before = self.total;
     }
 
     /// A held CPU is let go with the next that run.
