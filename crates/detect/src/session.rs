@@ -24,7 +24,7 @@ const KEPT: f64 = 8.0;
 const REDRAW_EVERY: Duration = Duration::from_secs(10);
 /// The same where only a few can be armed at once: most sites of a program do
 /// not run at a given time, and would block the place of those that do.
-const ROTATE_EVERY: Duration = TICK;
+const ROTATE_EVERY: Duration = Duration::from_millis(20);
 
 /// What the user chose.
 #[derive(Clone, Copy, Debug)]

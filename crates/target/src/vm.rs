@@ -41,8 +41,10 @@ use stood::Stood;
 const SPACE: SpaceId = SpaceId(0);
 /// Watches that every CPU has; more would be accepted under emulation only.
 const WATCHES: usize = 4;
-/// Armed sites at once. Under emulation each slows the page it is on.
-const MOST_BREAKPOINTS: usize = 8;
+/// Armed sites at once. Under emulation each slows the page it is on, and reaching
+/// one makes QEMU forget all translated code; with so many, most windows a second
+/// were counted.
+const MOST_BREAKPOINTS: usize = 24;
 /// How long the stub may take for an answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Addresses below are user memory.
@@ -192,25 +194,19 @@ impl Vm {
         held < at_once(self.vcpus.len().saturating_sub(1), WATCHES)
     }
 
-    /// Orders the breakpoints that are wanted, and none while nobody could be held
-    /// at one: a stop in vain costs as much as a sample, and more than is seen,
-    /// because QEMU forgets all translated code when a breakpoint is reached.
+    /// Orders the breakpoints that are wanted.
     fn arrange_breakpoints(&mut self) {
-        let none = BTreeSet::new();
-        let wanted = if self.may_hold() {
-            &self.breakpoints
-        } else {
-            &none
-        };
-        let (gone, new) = (
-            self.standing.difference(wanted),
-            wanted.difference(&self.standing),
-        );
-        self.orders
-            .extend(gone.map(|at| Request::Remove(software(*at))));
-        self.orders
-            .extend(new.map(|at| Request::Insert(software(*at))));
-        self.standing.clone_from(wanted);
+        let Self {
+            breakpoints,
+            standing,
+            orders,
+            ..
+        } = self;
+        let gone = standing.difference(breakpoints);
+        orders.extend(gone.map(|at| Request::Remove(software(*at))));
+        let new = breakpoints.difference(standing);
+        orders.extend(new.map(|at| Request::Insert(software(*at))));
+        standing.clone_from(breakpoints);
     }
 
     /// Lets every CPU go that is not held.

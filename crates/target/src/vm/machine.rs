@@ -100,6 +100,7 @@ impl Machine for Vm {
             }
             done.push(same);
         }
+        // While nobody could be held at one they can wait for the next stop.
         if self.may_hold() && self.standing != self.breakpoints {
             self.stop();
         }
