@@ -11,6 +11,11 @@ use std::time::{Duration, Instant};
 /// Room for what is read at once: several answers of the usual 4 KiB.
 const ROOM: usize = 64 << 10;
 
+/// For so long after a question its answer is looked for without sleeping: waking up
+/// takes longer than a stub takes for its answer, and the machine stands meanwhile.
+/// Not for a machine that is to stop, whose CPUs may need this one to do so.
+const SPIN: Duration = Duration::from_micros(100);
+
 /// The moment after so much time, or one that never comes.
 pub fn deadline(patience: Duration) -> Instant {
     const FAR: Duration = Duration::from_secs(1 << 30);
@@ -39,6 +44,10 @@ pub struct Connection {
     start: usize,
     end: usize,
     output: Vec<u8>,
+    /// Until when an answer is looked for without sleeping.
+    spin_until: Option<Instant>,
+    /// Whether what is written next stops the machine.
+    interrupts: bool,
     /// Packets written since the beginning, and acknowledged by the stub.
     pub sent: u64,
     pub acknowledged: u64,
@@ -53,6 +62,8 @@ impl Connection {
             start: 0,
             end: 0,
             output: Vec::with_capacity(4096),
+            spin_until: None,
+            interrupts: false,
             sent: 0,
             acknowledged: 0,
         }
@@ -66,6 +77,7 @@ impl Connection {
 
     /// Adds a byte that is no packet.
     pub fn push_raw(&mut self, byte: u8) {
+        self.interrupts = true;
         self.output.push(byte);
     }
 
@@ -92,6 +104,8 @@ impl Connection {
             }
         }
         self.output.clear();
+        let interrupts = std::mem::take(&mut self.interrupts);
+        self.spin_until = (!interrupts).then(|| Instant::now() + SPIN);
         Ok(())
     }
 
@@ -133,6 +147,10 @@ impl Connection {
                     let left = deadline.saturating_duration_since(Instant::now());
                     if left.is_zero() {
                         return Ok(Waited::InVain);
+                    }
+                    if self.spin_until.is_some_and(|until| Instant::now() < until) {
+                        std::hint::spin_loop();
+                        continue;
                     }
                     if !self.ready(sys::ReadyTo::Read, left)? {
                         return Ok(Waited::Interrupted);
