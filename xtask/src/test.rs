@@ -46,6 +46,7 @@ pub fn run(options: &Options) -> Result<bool> {
         steps.push(("corpus, short form", short_corpus));
         steps.push(("corpus, as an ordinary user without perf", ordinary_corpus));
         steps.push(("kernel corpus, short form", short_kernel_corpus));
+        steps.push(("kernel benchmark, short run", short_kernel_benchmark));
         steps.push(("demo", demo));
     }
     let mut total = Tally::default();
@@ -183,6 +184,14 @@ fn ordinary_corpus() -> Result<Tally> {
 
 fn short_kernel_corpus() -> Result<Tally> {
     kernel_corpus::run(&kernel_corpus::Options::short())
+}
+
+/// Whether it works, not what it prints: the machine may be busy.
+fn short_kernel_benchmark() -> Result<Tally> {
+    let words = ["bench", "-p", "redhanded", "--bench", "kernel", "--", "2"];
+    let ran = command::shown(&place::cargo(), &words)?;
+    ensure!(ran, "the benchmark did not end well");
+    Ok(PASSED)
 }
 
 fn demo() -> Result<Tally> {

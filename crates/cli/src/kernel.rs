@@ -15,9 +15,7 @@ use redhanded_target::TargetError;
 use redhanded_target::process::Signals;
 use redhanded_target::vm::KernelFiles;
 use redhanded_target::vm::gdb::Address;
-use redhanded_target::vm::launch::{
-    Added, Archive, Provision, VmOptions, Wanted, cache_folder, host_kernel, provide,
-};
+use redhanded_target::vm::launch::{Added, VmOptions, cache_folder, host_kernel, provide_tools};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -121,9 +119,10 @@ fn launched(arguments: &Kernel) -> Result<KernelSubject, Failure> {
         Some(kernel) => kernel.clone(),
         None => host_kernel()?,
     };
-    let provision = tools(&cache)?;
+    let tools = provide_tools(&cache, &mut |what| {
+        screen::say(&format!("redhanded: {what}"));
+    })?;
     let mut options = VmOptions {
-        kernel: kernel.clone(),
         initrd: arguments.initrd.clone(),
         append: arguments.append.clone(),
         smp: arguments.smp,
@@ -132,7 +131,7 @@ fn launched(arguments: &Kernel) -> Result<KernelSubject, Failure> {
         qemu_args: arguments.qemu_arg.clone(),
         stopped: false,
         waits: true,
-        ..VmOptions::new(&provision, arguments.workload.clone())
+        ..VmOptions::new(&tools, kernel.clone(), arguments.workload.clone())
     };
     let mut modules = arguments.modules.clone();
     for added in &arguments.add {
@@ -163,18 +162,6 @@ pub fn subject(options: VmOptions, files: KernelFiles) -> Result<KernelSubject, 
         files,
         name,
     })
-}
-
-/// QEMU and what else a machine takes, fetched if need be.
-fn tools(cache: &Path) -> Result<Provision, Failure> {
-    let wanted = Wanted {
-        archive: Archive::Release,
-        debug: false,
-        headers: false,
-    };
-    Ok(provide(cache, &wanted, &mut |what| {
-        screen::say(&format!("redhanded: {what}"));
-    })?)
 }
 
 /// The files of a kernel: of a vmlinuz an ELF file with symbols is made first.

@@ -50,7 +50,7 @@ fn options(provision: &Provision, workload: &[&str]) -> VmOptions {
     VmOptions {
         accel: Accel::Tcg,
         stopped: false,
-        ..VmOptions::new(provision, workload)
+        ..VmOptions::new(&provision.tools, provision.kernel.clone(), workload)
     }
 }
 
@@ -126,7 +126,10 @@ fn a_newer_qemu_does_the_same() {
         return;
     }
     let qemu = provide_newer_qemu(&folder, &mut |said| panic!("{said}")).unwrap();
-    assert_ne!(qemu.version().unwrap(), provision.qemu.version().unwrap());
+    assert_ne!(
+        qemu.version().unwrap(),
+        provision.tools.qemu.version().unwrap()
+    );
     let machine = VmOptions {
         qemu,
         ..options(&provision, &["sh", "-c", "echo hi; echo ho >&2; exit 3"])
@@ -435,7 +438,7 @@ fn the_first_file_system_is_what_cpio_reads() {
     };
     let path = folder.path().join("initramfs");
     write_initramfs(&machine, &path).unwrap();
-    let output = Command::new(&provision.busybox)
+    let output = Command::new(&provision.tools.busybox)
         .args(["cpio", "-tv"])
         .stdin(fs::File::open(&path).unwrap())
         .output()

@@ -37,7 +37,11 @@ impl Guest {
         let start = Instant::now();
         let sockets = tempfile::tempdir().context("cannot make a folder for a socket")?;
         let socket = sockets.path().join("shell");
-        let mut options = VmOptions::new(provision, ["sh", "-c", SHELL].map(Into::into).to_vec());
+        let mut options = VmOptions::new(
+            &provision.tools,
+            provision.kernel.clone(),
+            ["sh", "-c", SHELL].map(Into::into).to_vec(),
+        );
         options.stopped = false;
         // The four ports that every machine has are in use.
         options.append.push("8250.nr_uarts=5".to_owned());

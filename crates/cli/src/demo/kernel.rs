@@ -169,7 +169,7 @@ fn prepare() -> Result<KernelSubject, Failure> {
         added: vec![Added::module(&module)],
         stopped: false,
         waits: true,
-        ..VmOptions::new(&provision, workload)
+        ..VmOptions::new(&provision.tools, provision.kernel.clone(), workload)
     };
     subject(options, files)
 }

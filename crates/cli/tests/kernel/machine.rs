@@ -80,7 +80,7 @@ impl Kernels {
             accel: Accel::Tcg,
             stopped: false,
             added: vec![Added::module(module)],
-            ..VmOptions::new(&self.provision, counts)
+            ..VmOptions::new(&self.provision.tools, self.provision.kernel.clone(), counts)
         };
         let said = Said::default();
         let output = Output {

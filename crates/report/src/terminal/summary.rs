@@ -288,10 +288,23 @@ fn advice(report: &RunReport) -> Vec<String> {
     let sites = report.sites;
     let lost = |loss| report.losses.get(loss);
     let many = |loss| lost(loss) > 0 && lost(loss) >= report.samples / 10;
+    // A virtual machine is run once, and may be held all the time.
+    let is_kernel = report.standstill.is_some();
+    let more = if is_kernel {
+        "longer (--for 10m) and with other workloads"
+    } else {
+        "longer (--for 60s) or more often (--repeat 100), with other input, and with a larger share \
+         of its time (--overhead 20%)"
+    };
     if sites.total == 0 {
         advice.push(
             "There was nothing to sample: no code of the program was selected. See what \
              `redhanded sites PROGRAM` counts."
+                .to_owned(),
+        );
+    } else if report.samples == 0 && is_kernel {
+        advice.push(
+            "No site was reached: give the machine a workload that runs the code in question."
                 .to_owned(),
         );
     } else if report.samples == 0 {
@@ -316,18 +329,13 @@ fn advice(report: &RunReport) -> Vec<String> {
     }
     if report.samples > 0 && sites.sampled < sites.total {
         advice.push(format!(
-            "{} of {} were sampled: run longer (--for 60s) or more often (--repeat 100), with \
-             other input, and with a larger share of its time (--overhead 20%).",
+            "{} of {} were sampled: run {more}.",
             count(sites.sampled),
             counted(sites.total, "site", "sites")
         ));
     }
     if report.windows > 0 && advice.is_empty() {
-        advice.push(
-            "Run longer (--for 60s), more often (--repeat 100), or with a larger share of the \
-             program's time (--overhead 20%)."
-                .to_owned(),
-        );
+        advice.push(format!("Run {more}."));
     }
     advice
 }

@@ -1,5 +1,5 @@
 use crate::fixtures;
-use redhanded_model::{Loss, Losses, Race, RunReport, SiteCounts, Values};
+use redhanded_model::{Loss, Losses, Race, RunReport, SiteCounts, Standstill, Values};
 use redhanded_report::{Style, Terminal};
 
 fn short(race: &Race) -> String {
@@ -363,4 +363,13 @@ fn advice_follows_from_what_happened() {
     let starved = summary(&report);
     assert!(starved.contains("--overhead 20%"), "{starved}");
     assert!(!starved.contains("not seen"), "{starved}");
+    report.losses = Losses::default();
+    report.standstill = Some(Standstill {
+        total_s: 0.5,
+        window_s: 0.0003,
+    });
+    let kernel = summary(&report);
+    assert!(kernel.contains("other workloads"), "{kernel}");
+    assert!(kernel.contains("500 ms in which no CPU ran"), "{kernel}");
+    assert!(!kernel.contains("--repeat"), "{kernel}");
 }

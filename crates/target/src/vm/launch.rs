@@ -27,8 +27,8 @@ pub use cpio::Cpio;
 pub use initramfs::write_initramfs;
 pub use module::{build_module, build_modules};
 pub use needed::needed_modules;
-pub use packages::{provide, provide_newer_qemu};
-pub use provision::{Archive, Provision, Wanted, cache_folder, find, host_kernel};
+pub use packages::{provide, provide_newer_qemu, provide_tools};
+pub use provision::{Archive, Provision, Tools, Wanted, cache_folder, find, host_kernel};
 pub use qemu::{Qemu, Vm};
 
 use crate::TargetError;
@@ -69,13 +69,13 @@ pub struct VmOptions {
 }
 
 impl VmOptions {
-    /// Two processors, 256 MiB, and what `provision` found.
+    /// Two processors and 256 MiB.
     #[must_use]
-    pub fn new(provision: &Provision, workload: Vec<OsString>) -> Self {
+    pub fn new(tools: &Tools, kernel: PathBuf, workload: Vec<OsString>) -> Self {
         Self {
-            qemu: provision.qemu.clone(),
-            kernel: provision.kernel.clone(),
-            busybox: provision.busybox.clone(),
+            qemu: tools.qemu.clone(),
+            kernel,
+            busybox: tools.busybox.clone(),
             initrd: None,
             append: Vec::new(),
             smp: 2,

@@ -3,6 +3,7 @@
 
 use super::Vm;
 use crate::Stop;
+use redhanded_image::kernel::unpack;
 use redhanded_image::{Image, link};
 use redhanded_model::Svma;
 use std::collections::BTreeMap;
@@ -118,11 +119,12 @@ impl Vm {
             .find_module(&module.name)
             .ok_or("its file was not found; name its folder with --modules")?;
         let file = fs::read(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+        let file = unpack(&file).map_err(|error| format!("{}: {error}", path.display()))?;
         let debug = self.files.find_debug(&path, &module.name);
         let linked = link(&file, &sections, debug.as_deref(), &|_| None)
             .map_err(|error| error.to_string())?;
         let first = sections.iter().map(|(_, address)| *address).min();
-        let place = self.files.cache.join("linked");
+        let place = self.files.linked();
         let place = place.join(format!("{:x}", first.unwrap_or(0)));
         let target = place.join(format!("{}.ko", module.name));
         fs::create_dir_all(&place)
@@ -197,29 +199,46 @@ impl Vm {
 }
 
 impl super::KernelFiles {
-    /// The file of a module: `-` and `_` are the same in its name.
+    /// The folder for modules that were linked to where they are in this run's
+    /// guest. Those of runs that are over are in nobody's way any more.
+    fn linked(&self) -> PathBuf {
+        let all = self.cache.join("linked");
+        for run in fs::read_dir(&all).into_iter().flatten().flatten() {
+            if !Path::new("/proc").join(run.file_name()).exists() {
+                let _ = fs::remove_dir_all(run.path());
+            }
+        }
+        all.join(std::process::id().to_string())
+    }
+
+    /// The file of a module.
     fn find_module(&self, name: &str) -> Option<PathBuf> {
-        let is = |path: &Path| {
-            let stem = path.file_name().and_then(|name| name.to_str());
-            let stem = stem.and_then(|stem| stem.strip_suffix(".ko"));
-            stem.is_some_and(|stem| stem.replace('-', "_") == name)
-        };
+        let is = |path: &Path| module_of(path).is_some_and(|(of, debug)| of == name && !debug);
         self.modules.iter().find_map(|place| find(place, &is))
     }
 
     /// The debug information of a module that is apart from it.
     fn find_debug(&self, file: &Path, name: &str) -> Option<Vec<u8>> {
-        let is = |path: &Path| {
-            let stem = path.file_name().and_then(|name| name.to_str());
-            let stem = stem.and_then(|stem| {
-                let stem = stem.strip_suffix(".debug").unwrap_or(stem);
-                stem.strip_suffix(".ko")
-            });
-            path != file && stem.is_some_and(|stem| stem.replace('-', "_") == name)
-        };
+        let is = |path: &Path| path != file && module_of(path).is_some_and(|(of, _)| of == name);
         let found = self.modules.iter().find_map(|place| find(place, &is))?;
-        fs::read(found).ok()
+        let file = fs::read(found).ok()?;
+        Some(unpack(&file).ok()?.into_owned())
     }
+}
+
+/// The module that a file is of by its name, in which `-` and `_` are the same, and
+/// whether it is debug information only by its name.
+fn module_of(path: &Path) -> Option<(String, bool)> {
+    let name = path.file_name()?.to_str()?;
+    let name = [".gz", ".xz", ".zst"]
+        .iter()
+        .find_map(|packed| name.strip_suffix(packed))
+        .unwrap_or(name);
+    let (name, debug) = match name.strip_suffix(".debug") {
+        Some(name) => (name, true),
+        None => (name, false),
+    };
+    Some((name.strip_suffix(".ko")?.replace('-', "_"), debug))
 }
 
 /// The first file below `place` that is the wanted one.
@@ -235,4 +254,20 @@ fn find(place: &Path, is: &dyn Fn(&Path) -> bool) -> Option<PathBuf> {
         .collect();
     entries.sort();
     entries.iter().find_map(|entry| find(entry, is))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_of_modules_have_their_names() {
+        let of = |name: &str| module_of(Path::new(name));
+        let is = |name: &str, debug| Some((name.to_owned(), debug));
+        assert_eq!(of("/lib/x/snd-hda.ko"), is("snd_hda", false));
+        assert_eq!(of("snd_hda.ko.xz"), is("snd_hda", false));
+        assert_eq!(of("snd_hda.ko.debug"), is("snd_hda", true));
+        assert_eq!(of("snd_hda.ko.zst"), is("snd_hda", false));
+        assert_eq!(of("snd_hda.o"), None);
+    }
 }

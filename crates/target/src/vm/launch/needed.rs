@@ -33,7 +33,7 @@ pub fn needed_modules(provision: &Provision, names: &[&str]) -> Result<Vec<PathB
     let mut search = Search {
         files,
         builtin,
-        busybox: &provision.busybox,
+        busybox: &provision.tools.busybox,
         above: Vec::new(),
         found: Vec::new(),
     };

@@ -2,7 +2,8 @@
 
 use super::apt::{Apt, Refusal, free, full, unpack};
 use super::provision::{
-    Archive, Part, Provision, Wanted, find, note_of, on_path, parts, qemu_part, unpacked_qemu,
+    Archive, Part, Provision, Tools, Wanted, find, find_tools, note_of, on_path, parts, qemu_part,
+    tools, unpacked_qemu,
 };
 use super::{Qemu, on_file, unsupported};
 use crate::TargetError;
@@ -20,34 +21,54 @@ pub fn provide(
     wanted: &Wanted,
     say: &mut dyn FnMut(&str),
 ) -> Result<Provision, TargetError> {
-    if let Some(found) = find(folder, wanted) {
-        found.qemu.version()?;
-        return Ok(found);
-    }
-    let (folder, _lock) = &begin(folder, say)?;
+    let found = match find(folder, wanted) {
+        Some(found) => found,
+        None => find(&fill(folder, Some(wanted), say)?, wanted).ok_or_else(empty)?,
+    };
+    found.tools.qemu.version()?;
+    Ok(found)
+}
+
+/// The same for what any machine takes, whatever kernel it runs.
+///
+/// # Errors
+/// When it cannot be had; with what to do instead.
+pub fn provide_tools(folder: &Path, say: &mut dyn FnMut(&str)) -> Result<Tools, TargetError> {
+    let found = match find_tools(folder) {
+        Some(found) => found,
+        None => find_tools(&fill(folder, None, say)?).ok_or_else(empty)?,
+    };
+    found.qemu.version()?;
+    Ok(found)
+}
+
+fn empty() -> TargetError {
+    unsupported("the packages that were fetched do not hold what they should")
+}
+
+/// Fetches what is missing of a wish, or of the tools; the folder.
+fn fill(
+    folder: &Path,
+    wanted: Option<&Wanted>,
+    say: &mut dyn FnMut(&str),
+) -> Result<PathBuf, TargetError> {
+    let (folder, _lock) = begin(folder, say)?;
     let mut sources = Sources {
         release: Apt::host(),
-        backports: match wanted.archive {
-            Archive::Release => None,
-            Archive::Backports => Some(backports(folder, Lists::Alone, say)?),
+        backports: match wanted.map(|wanted| wanted.archive) {
+            None | Some(Archive::Release) => None,
+            Some(Archive::Backports) => Some(backports(&folder, Lists::Alone, say)?),
         },
     };
-    match fetch(&sources, folder, wanted, say) {
+    match fetch(&sources, &folder, wanted, say) {
         Ok(()) => {}
         Err(Refusal::Lists(why)) => {
-            sources.release = renewed(folder, &why, say)?;
-            fetch(&sources, folder, wanted, say)?;
+            sources.release = renewed(&folder, &why, say)?;
+            fetch(&sources, &folder, wanted, say)?;
         }
         Err(Refusal::Other(error)) => return Err(error),
     }
-    let found = find(folder, wanted).ok_or_else(|| {
-        let folder = folder.display();
-        unsupported(format!(
-            "the packages in {folder} do not hold what they should"
-        ))
-    })?;
-    found.qemu.version()?;
-    Ok(found)
+    Ok(folder)
 }
 
 /// A second QEMU, the one of the backports, in a folder of its own below `folder`.
@@ -102,14 +123,22 @@ struct Sources {
     backports: Option<Apt>,
 }
 
+impl Sources {
+    fn kernels(&self) -> &Apt {
+        self.backports.as_ref().unwrap_or(&self.release)
+    }
+}
+
 fn fetch(
     sources: &Sources,
     folder: &Path,
-    wanted: &Wanted,
+    wanted: Option<&Wanted>,
     say: &mut dyn FnMut(&str),
 ) -> Result<(), Refusal> {
-    let kernels = sources.backports.as_ref().unwrap_or(&sources.release);
-    let newest = kernels.dependencies("linux-image-cloud-amd64")?;
+    let Some(wanted) = wanted else {
+        return fetch_parts(&tools(), sources, folder, say);
+    };
+    let newest = sources.kernels().dependencies("linux-image-cloud-amd64")?;
     let newest = newest.iter().find_map(|name| {
         let release = name.strip_prefix("linux-image-")?;
         release.ends_with("-amd64").then(|| release.to_owned())
@@ -117,13 +146,27 @@ fn fetch(
     let Some(release) = newest else {
         return Err(Refusal::Lists("there is no cloud kernel".to_owned()));
     };
-    for part in parts(wanted, &release) {
-        if !part.missing(folder) {
-            continue;
-        }
+    fetch_parts(&parts(wanted, &release), sources, folder, say)?;
+    let note = folder.join(note_of(wanted.archive));
+    fs::write(&note, release).map_err(on_file("write", &note))?;
+    Ok(())
+}
+
+/// Fetches those parts that are missing.
+fn fetch_parts(
+    parts: &[Part],
+    sources: &Sources,
+    folder: &Path,
+    say: &mut dyn FnMut(&str),
+) -> Result<(), Refusal> {
+    for part in parts.iter().filter(|part| part.missing(folder)) {
         // QEMU and busybox come from the release, whatever the kernel does.
         let general = matches!(part.name.as_str(), "qemu" | "busybox");
-        let apt = if general { &sources.release } else { kernels };
+        let apt = if general {
+            &sources.release
+        } else {
+            sources.kernels()
+        };
         let mut packages = part.packages.clone();
         if part.name == "qemu" {
             packages = apt.missing_for("qemu-system-x86")?;
@@ -134,10 +177,8 @@ fn fetch(
             };
             packages.extend(all.into_iter().filter(kept));
         }
-        fetch_part(apt, folder, &part, &packages, say)?;
+        fetch_part(apt, folder, part, &packages, say)?;
     }
-    let note = folder.join(note_of(wanted.archive));
-    fs::write(&note, release).map_err(on_file("write", &note))?;
     Ok(())
 }
 

@@ -32,17 +32,24 @@ pub struct Wanted {
     pub headers: bool,
 }
 
+/// What any virtual machine takes, whatever kernel it runs.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Tools {
+    /// QEMU: the host's, or one from the cache folder.
+    pub qemu: Qemu,
+    /// A busybox for the guest.
+    pub busybox: PathBuf,
+}
+
 /// What a virtual machine is started from.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Provision {
-    /// QEMU: the host's, or one from the cache folder.
-    pub qemu: Qemu,
+    /// QEMU and busybox.
+    pub tools: Tools,
     /// The kernel as boot loaders take it.
     pub kernel: PathBuf,
     /// The kernel with its debug information.
     pub vmlinux: Option<PathBuf>,
-    /// A busybox for the guest.
-    pub busybox: PathBuf,
     /// The folder to build modules against.
     pub headers: Option<PathBuf>,
     /// The folder of the kernel's own modules.
@@ -94,6 +101,18 @@ pub fn host_kernel() -> Result<PathBuf, TargetError> {
     Err(unsupported(format!("{why}: name a kernel with --kernel")))
 }
 
+/// The tools that the folder or the host has, if it has all of them.
+#[must_use]
+pub fn find_tools(folder: &Path) -> Option<Tools> {
+    if tools().iter().any(|part| part.missing(folder)) {
+        return None;
+    }
+    Some(Tools {
+        qemu: qemu_in(folder)?,
+        busybox: busybox_in(folder)?,
+    })
+}
+
 /// What the folder (and the host) has of what is wanted, if it has all of it.
 #[must_use]
 pub fn find(folder: &Path, wanted: &Wanted) -> Option<Provision> {
@@ -104,10 +123,9 @@ pub fn find(folder: &Path, wanted: &Wanted) -> Option<Provision> {
     }
     let there = |path: String| Some(folder.join(path)).filter(|path| path.exists());
     Some(Provision {
-        qemu: qemu_in(folder)?,
+        tools: find_tools(folder)?,
         kernel: folder.join(format!("boot/vmlinuz-{release}")),
         vmlinux: there(format!("usr/lib/debug/boot/vmlinux-{release}")),
-        busybox: busybox_in(folder)?,
         headers: there(format!("usr/src/linux-headers-{release}")),
         modules: ["", "usr/"]
             .into_iter()
@@ -154,6 +172,18 @@ pub fn qemu_part() -> Part {
     }
 }
 
+/// What every machine takes.
+pub fn tools() -> Vec<Part> {
+    vec![
+        qemu_part(),
+        Part {
+            name: "busybox".to_owned(),
+            file: String::new(),
+            packages: vec!["busybox-static".to_owned()],
+        },
+    ]
+}
+
 /// What a wish consists of, for a kernel of this release.
 pub fn parts(wanted: &Wanted, release: &str) -> Vec<Part> {
     let part = |name: &str, file: String, packages: Vec<String>| Part {
@@ -161,15 +191,12 @@ pub fn parts(wanted: &Wanted, release: &str) -> Vec<Part> {
         file,
         packages,
     };
-    let mut parts = vec![
-        qemu_part(),
-        part("busybox", String::new(), vec!["busybox-static".to_owned()]),
-        part(
-            &format!("kernel-{release}"),
-            format!("boot/vmlinuz-{release}"),
-            vec![format!("linux-image-{release}")],
-        ),
-    ];
+    let mut parts = tools();
+    parts.push(part(
+        &format!("kernel-{release}"),
+        format!("boot/vmlinuz-{release}"),
+        vec![format!("linux-image-{release}")],
+    ));
     if wanted.debug {
         parts.push(part(
             &format!("debug-{release}"),
@@ -295,7 +322,10 @@ mod tests {
         }
         let found = find(folder, &PLAIN).unwrap();
         assert_eq!(found.release, "6.1.0-10-cloud-amd64", "the newest");
-        assert_eq!(found.qemu.data_dirs[0], folder.join("usr/share/seabios"));
+        assert_eq!(
+            found.tools.qemu.data_dirs[0],
+            folder.join("usr/share/seabios")
+        );
         assert_eq!((found.vmlinux, found.headers), (None, None));
         let backports = Wanted {
             archive: Archive::Backports,
