@@ -323,6 +323,7 @@ impl Watching<'_> {
             windows: self.counts.windows,
             held_s: self.counts.held.as_secs_f64(),
             thread_s: self.counts.thread_time.as_secs_f64(),
+            standstill: self.counts.standstill,
             sites: self.counts.sites,
             losses: self.counts.losses.clone(),
             unseen: vec![Unseen {

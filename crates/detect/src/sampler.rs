@@ -37,8 +37,10 @@ const RECENT_SHARE: f64 = 0.5;
 /// How many functions are remembered as seen last.
 const MOST_RECENT: usize = 256;
 
-/// The fewest: one in ten ticks.
-const LEAST_DRAWN: f64 = 0.1;
+/// How many samples that did not come, or came too soon, are remembered.
+const MOST_OWED: f64 = 2.0;
+/// The fewest: one in a hundred ticks.
+const LEAST_DRAWN: f64 = 0.01;
 
 /// How sampling begins.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -115,6 +117,8 @@ pub struct Sampler {
     heaviest: f64,
     /// Sites to draw at the next tick; follows the rate.
     draw: f64,
+    /// Samples that were wanted and did not come.
+    owed: f64,
     rate: f64,
     fired_since_tick: u64,
 }
@@ -145,6 +149,7 @@ impl Sampler {
             ever_fired: 0,
             heaviest: 1.0,
             draw: 1.0,
+            owed: 0.0,
             rate,
             fired_since_tick: 0,
         }
@@ -464,9 +469,16 @@ impl Sampler {
         let wanted = (self.rate * seconds).min(affordable);
         let fired = std::mem::take(&mut self.fired_since_tick) as f64;
         let room = MOST_ARMED.saturating_sub(self.armed) as f64;
-        if fired > wanted * 1.2 {
+        // Less than one a tick is too few or too many only over several.
+        self.owed = (self.owed + wanted - fired).clamp(-MOST_OWED, MOST_OWED);
+        let (too_many, too_few) = if wanted < 1.0 {
+            (self.owed <= -1.0, self.owed >= 1.0)
+        } else {
+            (fired > wanted * 1.2, fired < wanted * 0.8)
+        };
+        if too_many {
             self.draw = (self.draw * 0.7).max(LEAST_DRAWN);
-        } else if fired < wanted * 0.8 {
+        } else if too_few {
             self.draw = (self.draw * 1.5).min(room).min(MOST_DRAWN);
         }
         if affordable < 1.0 {

@@ -22,9 +22,6 @@ const KEPT: f64 = 8.0;
 /// How often a full set of armed sites is given up for a new draw; restoring so
 /// many bytes takes a while.
 const REDRAW_EVERY: Duration = Duration::from_secs(10);
-/// The same where only a few can be armed at once: most sites of a program do
-/// not run at a given time, and would block the place of those that do.
-const ROTATE_EVERY: Duration = Duration::from_millis(20);
 
 /// What the user chose.
 #[derive(Clone, Copy, Debug)]
@@ -125,6 +122,8 @@ struct Session<'a> {
     last_tick: Duration,
     next_redraw: Duration,
     redraw_every: Duration,
+    /// Whether sites are given up in any case, not only for want of room.
+    takes_turns: bool,
     /// The last windows, for when the target crashes.
     recent: VecDeque<Recent>,
 }
@@ -141,18 +140,14 @@ pub fn watch(
     mut random: Random,
     sink: &mut dyn Sink,
 ) -> Result<(Outcome, Counts), TargetError> {
-    let limit = target.arm_limit();
+    let turns = target.turns();
     let sampler = Sampler::new(
         Random::new(random.bits()),
         options.rate,
-        limit,
+        turns.map(|turns| turns.at_once),
         options.start,
     );
-    let redraw_every = if limit.is_some() {
-        ROTATE_EVERY
-    } else {
-        REDRAW_EVERY
-    };
+    let redraw_every = turns.map_or(REDRAW_EVERY, |turns| turns.each);
     let mut session = Session {
         target,
         sites,
@@ -165,6 +160,7 @@ pub fn watch(
         last_tick: Duration::ZERO,
         next_redraw: redraw_every,
         redraw_every,
+        takes_turns: turns.is_some(),
         recent: VecDeque::new(),
     };
     let outcome = session.run(sink)?;
@@ -196,7 +192,13 @@ impl Session<'_> {
                 .until
                 .map_or(self.next_tick, |until| until.min(self.next_tick));
             match self.target.wait(deadline)? {
-                Event::Window(record) => self.window_ended(&record),
+                Event::Window(record) => {
+                    self.window_ended(&record);
+                    // Others may be due, and could not come while it was open.
+                    if self.takes_turns && self.target.now() >= self.next_redraw {
+                        self.next_tick = now;
+                    }
+                }
                 Event::Collision(record) => {
                     if self.collided(record, sink) == Standing::Freeze {
                         return Ok(Outcome::Frozen);
@@ -290,8 +292,9 @@ impl Session<'_> {
         let passed = now.saturating_sub(self.last_tick).as_secs_f64();
         self.last_tick = now;
         self.next_tick = now + TICK;
-        // What could not be reached anyway has not had its turn.
-        if self.sampler.is_full() && now >= self.next_redraw && self.target.has_room() {
+        let is_due = now >= self.next_redraw && (self.takes_turns || self.sampler.is_full());
+        // Changing them would disturb a window that is open.
+        if is_due && self.target.has_room() {
             self.next_redraw = now + self.redraw_every;
             self.target.disarm_all();
             self.sampler.disarmed();

@@ -3,6 +3,7 @@
 use redhanded_detect::{Budget, Collision, Counts, Folded, Folder, Options, Random, Sink, watch};
 use redhanded_model::{AccessKind, Class, Delays, Loss, SeenBy, Strategy};
 use redhanded_target::Module;
+use redhanded_target::Turns;
 use redhanded_target::driver::Driver;
 use redhanded_target::fake::{Fake, Step};
 use redhanded_target::images::{Selected, Weighted};
@@ -53,6 +54,11 @@ fn options() -> Options {
 }
 
 fn run(fake: Fake, options: Options, seed: u64) -> (Collected, Counts) {
+    let (sink, counts, _) = run_to_its_end(fake, options, seed);
+    (sink, counts)
+}
+
+fn run_to_its_end(fake: Fake, options: Options, seed: u64) -> (Collected, Counts, Fake) {
     let selected = Arc::new(Selected {
         sites: fake
             .sampling_set()
@@ -65,7 +71,7 @@ fn run(fake: Fake, options: Options, seed: u64) -> (Collected, Counts) {
     let mut sink = Collected::default();
     let mut driver = Driver::new(fake);
     let (_, counts) = watch(&mut driver, &sites, options, Random::new(seed), &mut sink).unwrap();
-    (sink, counts)
+    (sink, counts, driver.into_machine())
 }
 
 fn access(site: usize, at: u64) -> Step {
@@ -269,4 +275,40 @@ fn drawing_drifts_to_cold_code() {
     };
     let (_, counts) = run(fake, long, 4);
     assert!(counts.sites.sampled >= 295, "{:?}", counts.sites);
+}
+
+#[test]
+fn what_takes_turns_gives_them_up_however_little_is_asked_for() {
+    // A breakpoint that nobody reaches may cost much where it stands. So hot code
+    // that gives all the samples that are wanted must not let it stay.
+    let mut fake = uneven(20);
+    for _ in 0..200 {
+        fake.site(AccessKind::Update, 8, false);
+    }
+    let each = Duration::from_millis(20);
+    fake.take_turns(Turns { at_once: 50, each });
+    let few = Options {
+        rate: 5.0,
+        ..options()
+    };
+    let (_, counts, fake) = run_to_its_end(fake, few, 3);
+    assert!(counts.windows > 5, "{}", counts.windows);
+    assert!(fake.longest_turn() <= each * 2, "{:?}", fake.longest_turn());
+}
+
+#[test]
+fn few_samples_a_second_are_few() {
+    let few = Options {
+        rate: 5.0,
+        until: Some(Duration::from_secs(20)),
+        start: redhanded_detect::Start::Gently,
+        ..options()
+    };
+    let mut fake = uneven(40);
+    fake.take_turns(Turns {
+        at_once: 20,
+        each: Duration::from_millis(20),
+    });
+    let (_, counts) = run(fake, few, 5);
+    assert!((50..200).contains(&counts.samples), "{}", counts.samples);
 }

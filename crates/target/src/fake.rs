@@ -6,12 +6,12 @@
 //! others stand, locks that block, and on request traps that come too late.
 
 use crate::machine::Company;
-use crate::{Ending, Machine, Module, Stop, TargetError, Watch, WatchFor};
+use crate::{Ending, Machine, Module, Stop, TargetError, Turns, Watch, WatchFor};
 use redhanded_model::{
     AccessKind, Avma, Bytes, ModuleId, Region, Register, Registers, Site, SpaceId, Svma, TaskId,
     ThreadName, Unseen,
 };
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -75,7 +75,10 @@ pub struct Fake {
     sites: Vec<FakeSite>,
     tasks: Vec<FakeTask>,
     memory: HashMap<u64, u8>,
-    breakpoints: HashSet<u64>,
+    /// With when they were set.
+    breakpoints: HashMap<u64, Duration>,
+    turns: Option<Turns>,
+    longest_turn: Duration,
     watches: Vec<Option<FakeWatch>>,
     locks: HashMap<u32, TaskId>,
     injected: VecDeque<Stop>,
@@ -90,6 +93,18 @@ impl Default for Fake {
 }
 
 impl Fake {
+    /// Lets only a few breakpoints stand at once.
+    pub fn take_turns(&mut self, turns: Turns) {
+        self.turns = Some(turns);
+    }
+
+    /// The longest that a breakpoint stood that nobody reached.
+    #[must_use]
+    pub fn longest_turn(&self) -> Duration {
+        let standing = self.breakpoints.values().map(|since| self.now - *since);
+        standing.fold(self.longest_turn, Duration::max)
+    }
+
     /// A machine with four debug registers and nothing to do.
     #[must_use]
     pub fn new() -> Self {
@@ -106,7 +121,9 @@ impl Fake {
             sites: Vec::new(),
             tasks: Vec::new(),
             memory: HashMap::new(),
-            breakpoints: HashSet::new(),
+            breakpoints: HashMap::new(),
+            turns: None,
+            longest_turn: Duration::ZERO,
             watches: vec![None; 4],
             locks: HashMap::new(),
             injected: VecDeque::new(),
@@ -220,7 +237,7 @@ impl Fake {
             Step::Work(time) => task.ready = self.now + time,
             Step::Access { site, at, value } => {
                 let pc = TEXT + site as u64 * STRIDE;
-                if !task.passed && self.breakpoints.remove(&pc) {
+                if !task.passed && self.breakpoints.remove(&pc).is_some() {
                     task.stopped = true;
                     task.passed = true;
                     return Some(Stop::Breakpoint {
@@ -335,13 +352,20 @@ impl Machine for Fake {
     }
 
     fn set_breakpoints(&mut self, _space: SpaceId, sites: &[(Avma, u8)]) -> Vec<bool> {
+        let now = self.now;
         self.breakpoints
-            .extend(sites.iter().map(|(avma, _)| avma.0));
+            .extend(sites.iter().map(|(avma, _)| (avma.0, now)));
         vec![true; sites.len()]
     }
 
+    fn turns(&self) -> Option<Turns> {
+        self.turns
+    }
+
     fn clear_breakpoints(&mut self) {
-        self.breakpoints.clear();
+        for (_, since) in self.breakpoints.drain() {
+            self.longest_turn = self.longest_turn.max(self.now - since);
+        }
     }
 
     fn watches(&self, _space: SpaceId) -> usize {

@@ -18,7 +18,7 @@ pub mod process;
 mod sys;
 pub mod vm;
 
-pub use machine::{Ending, Machine, Stop, TargetError, Watch};
+pub use machine::{Ending, Machine, Stop, TargetError, Turns, Watch};
 pub use sys::WatchFor;
 
 use redhanded_image::Image;
@@ -144,8 +144,8 @@ pub trait Target {
     /// Arms sites.
     fn arm(&mut self, sites: &[Arm]);
 
-    /// How many sites can be armed at once in a space, where that is limited.
-    fn arm_limit(&self) -> Option<usize>;
+    /// Where only a few sites can be armed at once in a space.
+    fn turns(&self) -> Option<Turns>;
 
     /// Disarms every site.
     fn disarm_all(&mut self);

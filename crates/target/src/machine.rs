@@ -20,6 +20,16 @@ pub fn at_once(tasks: usize, watches: usize) -> usize {
     tasks.div_ceil(2).min(watches).max(1)
 }
 
+/// Breakpoints that take turns, because only a few can stand at once: most code does
+/// not run at a given time, and would block the place of that which does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Turns {
+    /// How many.
+    pub at_once: usize,
+    /// For how long each stands at most.
+    pub each: Duration,
+}
+
 /// Why a target cannot be started or driven.
 #[derive(Debug, Error)]
 pub enum TargetError {
@@ -162,8 +172,8 @@ pub trait Machine {
     /// The space a task lives in.
     fn space_of(&self, task: TaskId) -> SpaceId;
 
-    /// How many breakpoints can stand at once in a space, where that is limited.
-    fn breakpoint_limit(&self) -> Option<usize> {
+    /// Where only a few breakpoints can stand at once in a space.
+    fn turns(&self) -> Option<Turns> {
         None
     }
 

@@ -31,7 +31,7 @@ pub use watches::WatchBy;
 use crate::images::Images;
 use crate::machine::Company;
 use crate::sys::{self, Ledger, Parent, SignalSet, Tid};
-use crate::{Ending, Machine, Module, Stop, TargetError, Watch};
+use crate::{Ending, Machine, Module, Stop, TargetError, Turns, Watch};
 use redhanded_model::{Avma, Bytes, Region, Registers, SpaceId, TaskId, ThreadName, Unseen};
 use space::Space;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
@@ -42,6 +42,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use watches::{FOR_SITES, Table, Watches};
 
+/// How long a breakpoint in a debug register stands at most before another one has
+/// its turn.
+const A_TURN: Duration = Duration::from_millis(10);
 /// With more threads than this, looking at each of them costs more than ending
 /// a window early saves.
 const MOST_STALL_CHECKS: usize = 64;
@@ -224,6 +227,7 @@ impl Process {
         settings: Settings,
         tracer: Option<&Tracer>,
     ) -> Self {
+        sys::let_ear_listen(true);
         Self {
             pid,
             settings,
@@ -442,8 +446,11 @@ impl Machine for Process {
         task.map(|task| task.space).unwrap_or_default()
     }
 
-    fn breakpoint_limit(&self) -> Option<usize> {
-        self.settings.safe.then_some(FOR_SITES)
+    fn turns(&self) -> Option<Turns> {
+        self.settings.safe.then_some(Turns {
+            at_once: FOR_SITES,
+            each: A_TURN,
+        })
     }
 
     fn set_breakpoints(&mut self, id: SpaceId, sites: &[(Avma, u8)]) -> Vec<bool> {

@@ -18,7 +18,10 @@ pub use ptrace::*;
 pub use signals::{SignalSet, stop_self};
 pub use socket::{ReadyTo, finish_sending, receive, send, wait_ready};
 pub use tie::tie_to_this_thread;
-pub use wait::{Change, poll_change, poll_change_of, poll_child, take_changes, wait_for};
+pub use wait::{
+    Change, expect_ear, let_ear_listen, poll_change, poll_change_of, poll_child, take_changes,
+    wait_for,
+};
 
 use std::ffi::{c_int, c_long};
 use std::io;

@@ -24,7 +24,7 @@ pub use kernel::KernelFiles;
 use crate::images::Images;
 use crate::machine::at_once;
 use crate::process::Signals;
-use crate::{Ending, Module, Stop, Watch};
+use crate::{Ending, Module, Stop, Turns, Watch};
 use gdb::{Answer, Gdb, GdbError, Point, PointKind, Request, StopReply, VcpuRegisters};
 use guest::Guest;
 use peek::Peeked;
@@ -42,9 +42,11 @@ const SPACE: SpaceId = SpaceId(0);
 /// Watches that every CPU has; more would be accepted under emulation only.
 const WATCHES: usize = 4;
 /// Armed sites at once. Under emulation each slows the page it is on, and reaching
-/// one makes QEMU forget all translated code; with so many, most windows a second
-/// were counted.
-const MOST_BREAKPOINTS: usize = 24;
+/// one makes QEMU forget all translated code; so most windows a second were counted.
+const TURNS: Turns = Turns {
+    at_once: 24,
+    each: Duration::from_millis(20),
+};
 /// How long the stub may take for an answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Addresses below are user memory.
@@ -79,6 +81,8 @@ struct Set {
     /// The page tables that the address is meant in, for user memory.
     root: Option<u64>,
     fired: u64,
+    /// How long the machine had stood before this window.
+    stood: Duration,
 }
 
 impl Set {
@@ -279,7 +283,6 @@ impl Vm {
             return;
         }
         self.view = number;
-        self.stood.window_begins();
         self.hold(number);
         self.pending.push_back(Stop::Breakpoint {
             task: TaskId(number),

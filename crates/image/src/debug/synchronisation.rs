@@ -458,7 +458,7 @@ impl Judge {
             .collect::<Vec<_>>();
         self.trees.iter().flat_map(move |tree| {
             let in_tree = |end: &PathBuf| match tree.file_name() {
-                Some(own) if end.starts_with(own) => {
+                Some(own) if end.starts_with(own) && !says_nothing(own) => {
                     let below = end.strip_prefix(own).unwrap_or(end);
                     vec![tree.join(end), tree.join(below)]
                 }
@@ -467,6 +467,13 @@ impl Judge {
             ends.iter().flat_map(in_tree).collect::<Vec<_>>()
         })
     }
+}
+
+/// Whether many projects have a folder of this name.
+fn says_nothing(folder: &OsStr) -> bool {
+    ["src", "source", "sources", "lib", "include"]
+        .iter()
+        .any(|common| folder == *common)
 }
 
 impl UnitNames {

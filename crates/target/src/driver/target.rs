@@ -2,7 +2,7 @@
 
 use super::Driver;
 use super::open::Phase;
-use crate::{Arm, Event, Machine, Module, Stop, Target, TargetError};
+use crate::{Arm, Event, Machine, Module, Stop, Target, TargetError, Turns};
 use redhanded_model::{
     Avma, Bytes, Losses, Region, Registers, SpaceId, Standstill, TaskId, ThreadName, Unseen,
     WindowId,
@@ -62,8 +62,8 @@ impl<M: Machine> Target for Driver<M> {
         }
     }
 
-    fn arm_limit(&self) -> Option<usize> {
-        self.machine.breakpoint_limit()
+    fn turns(&self) -> Option<Turns> {
+        self.machine.turns()
     }
 
     fn disarm_all(&mut self) {

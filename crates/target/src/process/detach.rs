@@ -33,6 +33,7 @@ impl Process {
             return;
         }
         self.withdraw();
+        sys::let_ear_listen(false);
         self.settle_down();
         self.pay_back();
         if self.ledger.is_none() {

@@ -144,6 +144,7 @@ impl Tracer {
     /// more wake-up for each, which only pays where stops are few.
     pub fn listen(&self) {
         let first = self.for_threads();
+        sys::expect_ear();
         std::thread::spawn(move || {
             first();
             sys::run_first(RUN_FIRST);

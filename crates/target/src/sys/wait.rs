@@ -26,10 +26,12 @@ pub enum Change {
 /// What the ear has heard and nobody has asked for yet. Whoever takes a change from
 /// the kernel does so while he holds this: so the changes of a thread stay in order.
 static HEARD: Mutex<VecDeque<(Tid, Change)>> = Mutex::new(VecDeque::new());
-/// Whether there is an ear.
-static LISTENING: AtomicBool = AtomicBool::new(false);
+/// Whether there is an ear, and whether it listens at present.
+static EAR: AtomicBool = AtomicBool::new(false);
+static LISTENS: AtomicBool = AtomicBool::new(true);
 /// How long an ear sleeps when nobody is traced, and one that waits for the ear.
 const NOBODY_THERE: Duration = Duration::from_millis(5);
+const EXEC: c_int = libc::PTRACE_EVENT_EXEC;
 const SHORTLY: Duration = Duration::from_micros(50);
 
 fn heard() -> MutexGuard<'static, VecDeque<(Tid, Change)>> {
@@ -39,10 +41,16 @@ fn heard() -> MutexGuard<'static, VecDeque<(Tid, Change)>> {
 /// The next change of any traced thread or child, without waiting.
 pub fn poll_change() -> io::Result<Option<(Tid, Change)>> {
     let mut heard = heard();
-    match heard.pop_front() {
-        Some(change) => Ok(Some(change)),
-        None => wait_change(-1, libc::WNOHANG | libc::__WNOTHREAD),
+    while let Some((tid, change)) = heard.pop_front() {
+        // A leader that stood is gone when another thread has taken its number.
+        let is_gone = heard
+            .iter()
+            .any(|(of, change)| *of == tid && matches!(change, Change::Stopped(_, EXEC)));
+        if !is_gone || !matches!(change, Change::Stopped(_, 0)) {
+            return Ok(Some((tid, change)));
+        }
     }
+    wait_change(-1, libc::WNOHANG | libc::__WNOTHREAD)
 }
 
 /// The next change of `tid`, without waiting.
@@ -59,7 +67,7 @@ pub fn poll_change_of(tid: Tid) -> io::Result<Option<Change>> {
 /// The next change of `tid`, waiting for it.
 pub fn wait_for(tid: Tid) -> io::Result<Option<Change>> {
     loop {
-        let change = if LISTENING.load(Ordering::Acquire) {
+        let change = if EAR.load(Ordering::Acquire) {
             poll_change_of(tid)
         } else {
             wait_change(tid, libc::__WNOTHREAD).map(|heard| heard.map(|(_, change)| change))
@@ -72,13 +80,25 @@ pub fn wait_for(tid: Tid) -> io::Result<Option<Change>> {
     }
 }
 
+/// Says that there will be an ear.
+pub fn expect_ear() {
+    EAR.store(true, Ordering::Release);
+}
+
+/// Whether the ear takes changes. Not while everything is let go: the signal of a
+/// stop that was taken and not answered is lost, and that of one that nobody has
+/// taken is delivered.
+pub fn let_ear_listen(listens: bool) {
+    let _order = heard();
+    LISTENS.store(listens, Ordering::Release);
+}
+
 /// Takes changes from the kernel the moment they happen, while the thread that
 /// traces may be at something slow. For a thread of its own; it does not return.
 ///
 /// A stop that nobody has taken is deadly if the tracer is killed just then: its
 /// signal is delivered. Any thread of the tracer's process may take it.
 pub fn take_changes() -> ! {
-    LISTENING.store(true, Ordering::Release);
     loop {
         // SAFETY: all zeros are a siginfo_t.
         let mut about: libc::siginfo_t = unsafe { std::mem::zeroed() };
@@ -87,6 +107,11 @@ pub fn take_changes() -> ! {
         match unsafe { libc::waitid(libc::P_ALL, 0, &raw mut about, flags) } {
             0 => {
                 let mut heard = heard();
+                if !LISTENS.load(Ordering::Acquire) {
+                    drop(heard);
+                    std::thread::sleep(NOBODY_THERE);
+                    continue;
+                }
                 while let Ok(Some(change)) = wait_change(-1, libc::WNOHANG) {
                     heard.push_back(change);
                 }

@@ -17,7 +17,7 @@ const MOST_MODULES: usize = 1000;
 /// No module has more sections.
 const MOST_SECTIONS: u64 = 500;
 /// How often the list is followed although its ends are what they were.
-const WALK_EVERY: Duration = Duration::from_secs(2);
+pub(super) const WALK_EVERY: Duration = Duration::from_secs(2);
 /// The state of a module whose code is complete: live, or about to be initialised.
 const USABLE: [u32; 2] = [0, 1];
 
@@ -127,8 +127,11 @@ impl Vm {
         let place = self.files.linked();
         let place = place.join(format!("{:x}", first.unwrap_or(0)));
         let target = place.join(format!("{}.ko", module.name));
+        // Another of this name may be mapped: it is replaced, not written over.
+        let new = place.join("new");
         fs::create_dir_all(&place)
-            .and_then(|()| fs::write(&target, &linked.bytes))
+            .and_then(|()| fs::write(&new, &linked.bytes))
+            .and_then(|()| fs::rename(&new, &target))
             .map_err(|error| format!("cannot write {}: {error}", target.display()))?;
         let plain = Image::open(&target).map_err(|error| error.to_string())?;
         let mut live = Vec::new();
@@ -193,6 +196,9 @@ impl Vm {
     fn string(&mut self, address: u64) -> Option<String> {
         // A string at the end of a page may be followed by nothing.
         let bytes = self.peek_up_to(address, 64);
+        if bytes.is_empty() {
+            return None;
+        }
         let text = bytes.split(|byte| *byte == 0).next()?;
         Some(String::from_utf8_lossy(text).into_owned())
     }
@@ -208,7 +214,8 @@ impl super::KernelFiles {
                 let _ = fs::remove_dir_all(run.path());
             }
         }
-        all.join(std::process::id().to_string())
+        // The process in front opens them too, perhaps when we have ended already.
+        all.join(std::os::unix::process::parent_id().to_string())
     }
 
     /// The file of a module.
@@ -219,7 +226,12 @@ impl super::KernelFiles {
 
     /// The debug information of a module that is apart from it.
     fn find_debug(&self, file: &Path, name: &str) -> Option<Vec<u8>> {
-        let is = |path: &Path| path != file && module_of(path).is_some_and(|(of, _)| of == name);
+        // Beside it may be the same file, packed.
+        let elsewhere = |path: &Path| path.parent() != file.parent();
+        let is = |path: &Path| {
+            let of = module_of(path);
+            of.is_some_and(|(of, debug)| of == name && (debug || elsewhere(path)))
+        };
         let found = self.modules.iter().find_map(|place| find(place, &is))?;
         let file = fs::read(found).ok()?;
         Some(unpack(&file).ok()?.into_owned())

@@ -1,9 +1,10 @@
 //! The primitives of a window, over a gdbstub.
 
 use super::gdb::{Point, PointKind, Request, VcpuRegisters};
-use super::{MOST_BREAKPOINTS, SPACE, Set, USER_END, Vm, WATCHES, root};
+use super::loadable::WALK_EVERY;
+use super::{SPACE, Set, TURNS, USER_END, Vm, WATCHES, root};
 use crate::machine::Company;
-use crate::{Machine, Module, Stop, TargetError, Watch, WatchFor};
+use crate::{Machine, Module, Stop, TargetError, Turns, Watch, WatchFor};
 use redhanded_image::{After, Instruction};
 use redhanded_model::{
     Avma, Bytes, Context, Losses, Region, Registers, SpaceId, Standstill, TaskId, ThreadName,
@@ -86,8 +87,8 @@ impl Machine for Vm {
         SPACE
     }
 
-    fn breakpoint_limit(&self) -> Option<usize> {
-        Some(MOST_BREAKPOINTS)
+    fn turns(&self) -> Option<Turns> {
+        Some(TURNS)
     }
 
     fn set_breakpoints(&mut self, _space: SpaceId, sites: &[(Avma, u8)]) -> Vec<bool> {
@@ -109,8 +110,8 @@ impl Machine for Vm {
 
     fn clear_breakpoints(&mut self) {
         // They go with the next stop; who reaches one until then is let go.
-        self.breakpoints.clear();
         self.look_around();
+        self.breakpoints.clear();
     }
 
     fn watches(&self, _space: SpaceId) -> usize {
@@ -145,6 +146,7 @@ impl Machine for Vm {
             last: None,
             root: meant_by.and_then(|vcpu| root(vcpu.registers.as_ref()?)),
             fired: 0,
+            stood: self.stood.before(),
         };
         self.orders.push(Request::Insert(point));
         self.sets[slot] = Some(set);
@@ -159,6 +161,7 @@ impl Machine for Vm {
             return 0;
         };
         self.orders.push(Request::Remove(set.point));
+        self.stood.window_over(set.stood);
         set.fired
     }
 
@@ -166,7 +169,6 @@ impl Machine for Vm {
         if let Some(vcpu) = self.vcpus.get_mut(&task.0) {
             vcpu.held = false;
             vcpu.user = None;
-            self.stood.window_ends();
         }
     }
 
@@ -358,9 +360,12 @@ impl Vm {
         if now < self.next_look {
             return;
         }
-        self.next_look = now + LOOK_AROUND_EVERY;
-        self.modules_may_have_changed();
+        // Where nothing is armed only modules that come are of interest.
+        let idle = self.breakpoints.is_empty() && self.standing.is_empty();
+        let every = if idle { WALK_EVERY } else { LOOK_AROUND_EVERY };
+        self.next_look = now + every;
         self.fetch_registers();
+        self.modules_may_have_changed();
         let in_kernel: Vec<Registers> = self
             .vcpus
             .values()

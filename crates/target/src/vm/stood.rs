@@ -11,10 +11,8 @@ const MOST_WINDOWS: usize = 10_000;
 pub(super) struct Stood {
     since: Option<Instant>,
     total: Duration,
-    /// What of it was before the present window.
-    before: Duration,
-    /// Whether that is over.
-    is_over: bool,
+    /// What of it was before the window that is over, if one is.
+    over: Option<Duration>,
     /// What each window took.
     windows: Vec<Duration>,
 }
@@ -26,19 +24,22 @@ impl Stood {
 
     pub(super) fn ends(&mut self) {
         self.total += self.since.take().map_or(Duration::ZERO, |s| s.elapsed());
-        if std::mem::take(&mut self.is_over) && self.windows.len() < MOST_WINDOWS {
-            self.windows.push(self.total - self.before);
+        if let Some(before) = self.over.take()
+            && self.windows.len() < MOST_WINDOWS
+        {
+            self.windows.push(self.total - before);
         }
     }
 
-    /// The machine stands because a CPU is to be held.
-    pub(super) fn window_begins(&mut self) {
-        self.before = self.total;
+    /// How long it stood before the present standstill.
+    pub(super) const fn before(&self) -> Duration {
+        self.total
     }
 
-    /// A held CPU is let go with the next that run.
-    pub(super) fn window_ends(&mut self) {
-        self.is_over = true;
+    /// A window is over that began in the standstill after `before`; its CPU is let
+    /// go with the next that run.
+    pub(super) fn window_over(&mut self, before: Duration) {
+        self.over = Some(self.over.map_or(before, |over| over.min(before)));
     }
 
     pub(super) fn so_far(&self) -> Standstill {

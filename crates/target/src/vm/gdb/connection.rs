@@ -109,6 +109,11 @@ impl Connection {
         Ok(())
     }
 
+    /// Nothing is expected soon.
+    pub const fn rest(&mut self) {
+        self.spin_until = None;
+    }
+
     /// Everything has been answered: an acknowledgement that is missing now was
     /// never sent, and will not come.
     pub fn settle(&mut self) {

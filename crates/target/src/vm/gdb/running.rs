@@ -51,6 +51,7 @@ impl Gdb {
             let sent = self.connection.sent;
             self.take(&mut exchange, deadline)?;
             if last {
+                self.connection.rest();
                 let acknowledged = if acknowledges { sent } else { 0 };
                 self.state = State::Running { acknowledged };
                 return Ok(self.noted(exchange));
