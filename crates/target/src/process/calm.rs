@@ -94,12 +94,15 @@ fn stopped(noted: &Noted, tid: Tid, signal: i32, event: i32) {
         let back = registers.rip.wrapping_sub(1);
         let ours = || noted.values().any(|text| text.contains_key(&back));
         match info.code {
-            sys::TRAP_PERF | sys::TRAP_HWBKPT => deliver = 0,
-            // The byte is put back by another; until then it traps again.
-            sys::SI_KERNEL if ours() => {
+            // The byte is put back by another; until then it traps again. One that
+            // was late hides that of a breakpoint.
+            sys::SI_KERNEL | sys::TRAP_PERF
+                if (info.code == sys::SI_KERNEL || info.late) && ours() =>
+            {
                 let _ = sys::move_to(tid, back);
                 deliver = 0;
             }
+            sys::TRAP_PERF | sys::TRAP_HWBKPT => deliver = 0,
             _ => {}
         }
     }

@@ -22,6 +22,8 @@ const PATIENCE: Duration = Duration::from_millis(300);
 const TRAPS_COME_WITHIN: Duration = Duration::from_secs(5);
 /// How often a thread that is told to stop is looked at before it is given up.
 const STOP_TRIES: u32 = 2000;
+/// The same for one whose SIGTRAP is on its way, which would kill.
+const TRAP_TRIES: u32 = 25_000;
 /// How often threads that were born during a detach are looked for.
 const DETACH_ROUNDS: u32 = 100;
 const TRAP: u64 = bit(libc::SIGTRAP);
@@ -143,29 +145,37 @@ impl Process {
         let Some(task) = self.tasks.get(&tid) else {
             return;
         };
-        let (owed, holds) = (task.owes_trap, task.holds_trap);
+        let holds = task.holds_trap;
+        // Whether it is to block SIGTRAP in the end.
+        let mut blocks = task.owes_trap;
         let _ = sys::interrupt(tid);
-        for _ in 0..STOP_TRIES {
+        let mut tries = STOP_TRIES;
+        while tries > 0 {
+            tries -= 1;
             match self.change_of(tid) {
                 Ok(Some(Change::Stopped(libc::SIGTRAP, 0))) => {
                     // The one that waited, or a trap that came late.
                     let stop = self.changed(tid, Change::Stopped(libc::SIGTRAP, 0));
                     self.pending.extend(stop);
                     self.release_all();
+                    // Only now: an interruption comes before a signal, and this one
+                    // would never have been delivered.
+                    let _ = sys::interrupt(tid);
                 }
                 Ok(Some(Change::Stopped(_, libc::PTRACE_EVENT_STOP))) => {
                     let waits = !holds && tasks::signals(tid, Signals::Pending) & TRAP != 0;
                     let mask = sys::signal_mask(tid).unwrap_or(0);
+                    blocks |= mask & TRAP != 0;
                     Self::undo_interruption(tid);
                     if waits {
                         // It is delivered next, and stops with us.
                         let _ = sys::set_signal_mask(tid, mask & !TRAP);
                         let _ = sys::resume(tid, 0);
-                        let _ = sys::interrupt(tid);
+                        tries = TRAP_TRIES;
                         continue;
                     }
                     self.give_action_back(tid);
-                    if owed || mask & TRAP != 0 {
+                    if blocks {
                         let _ = sys::set_signal_mask(tid, mask | TRAP);
                     }
                     if let Some(task) = self.tasks.get_mut(&tid) {

@@ -9,7 +9,9 @@ use super::watches::{PerfWatches, Watches};
 use super::{Newborn, Process, State, Task, guard, tracer};
 use crate::sys::{self, Change, Tid};
 use crate::{Ending, Machine, Stop, TargetError};
+use redhanded_image::Instruction;
 use redhanded_model::{Avma, Registers, SpaceId, TaskId};
+use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
 
 /// How long the next report is awaited without sleeping.
@@ -256,6 +258,11 @@ impl Process {
         };
         match info.code {
             sys::SI_KERNEL => self.trapped(tid, registers),
+            // Of two that wait the kernel keeps the first only: the thread has run
+            // on after a watch fired, and into a breakpoint.
+            sys::TRAP_PERF if info.late && self.has_executed_breakpoint(tid, &registers) => {
+                self.trapped(tid, registers)
+            }
             sys::TRAP_PERF if PerfWatches::is_site(info.data) => self.reached(tid, registers),
             sys::TRAP_PERF => Some(Stop::Watch {
                 task: task_id(tid),
@@ -280,6 +287,30 @@ impl Process {
             _ if self.own_trap(tid) => None,
             _ => self.deliver(tid, signal),
         }
+    }
+
+    /// Whether a thread stands one byte into a longer instruction that has or had a
+    /// breakpoint, where only that can have brought it.
+    fn has_executed_breakpoint(&self, tid: Tid, registers: &Registers) -> bool {
+        let address = registers.rip.wrapping_sub(1);
+        let Some(space) = self.space_of(tid) else {
+            return false;
+        };
+        if space.hooks.at(address).is_some() {
+            return true;
+        }
+        let breakpoints = &space.breakpoints;
+        if !breakpoints.stands_at(address) && !breakpoints.was_at(address) {
+            return false;
+        }
+        let mut code = [0; 15];
+        let readable = (1..=code.len()).rev().find(|len| {
+            let code = &mut code[..*len];
+            space.memory.read_exact_at(code, address).is_ok()
+        });
+        let code = &mut code[..readable.unwrap_or(0)];
+        breakpoints.hide(address, code);
+        Instruction::decode(code, address).is_some_and(|instruction| instruction.len() > 1)
     }
 
     /// Whether a thread that really blocks SIGTRAP has just executed a breakpoint.

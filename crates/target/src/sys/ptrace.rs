@@ -96,6 +96,9 @@ pub struct SignalInfo {
     pub address: u64,
     /// The `sig_data` a perf event carries.
     pub data: u64,
+    /// Whether a perf event fired while the thread blocked SIGTRAP, which then
+    /// waited.
+    pub late: bool,
 }
 
 /// The siginfo of a signal stop.
@@ -109,6 +112,7 @@ pub fn signal_info(tid: Tid) -> io::Result<SignalInfo> {
         code: (raw[1] & 0xffff_ffff) as u32 as c_int,
         address: raw[2],
         data: raw[3],
+        late: raw[4] >> 32 & 1 != 0,
     })
 }
 
