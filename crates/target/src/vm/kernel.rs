@@ -58,6 +58,15 @@ impl Vm {
             TargetError::Unsupported(format!("cannot use the kernel's file: {error}"))
         })?;
         let image = images.adopt(image.with_live_text(&text));
+        let mut unseen = BTreeMap::new();
+        if !image.debug().available() {
+            unseen.insert(
+                "source lines, types and fields".to_owned(),
+                "the kernel's file has no debug information: give the vmlinux of its debug package \
+                 with --vmlinux"
+                    .to_owned(),
+            );
+        }
         let vcpus: BTreeMap<u32, Vcpu> = gdb
             .vcpus()
             .iter()
@@ -82,7 +91,7 @@ impl Vm {
             next_look: Duration::ZERO,
             losses: Losses::default(),
             signals,
-            unseen: BTreeMap::new(),
+            unseen,
             broken: None,
             stood: Default::default(),
             known_list: None,
