@@ -19,8 +19,8 @@ pub struct SiteCounts {
 pub struct Standstill {
     /// In sum, in seconds.
     pub total_s: f64,
-    /// Because of a window: the median.
-    pub window_s: f64,
+    /// Because of a window: the median, where windows were watched.
+    pub window_s: Option<f64>,
 }
 
 /// Something the run could not look at.

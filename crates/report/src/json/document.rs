@@ -127,7 +127,7 @@ impl<'a> Document<'a> {
                 wall_s: round(report.wall_s),
                 thread_s: round(report.thread_s),
                 stopped_s: report.standstill.map(|s| round(s.total_s)),
-                stopped_per_window_s: report.standstill.map(|s| round(s.window_s)),
+                stopped_per_window_s: report.standstill.and_then(|s| s.window_s.map(round)),
                 samples: report.samples,
                 samples_per_s: round(report.samples_per_s()),
                 windows: report.windows,

@@ -29,11 +29,13 @@ pub(super) fn summary(style: &Style, page: &mut Page<'_>, report: &RunReport) {
         ),
     );
     if let Some(standstill) = report.standstill {
-        let text = format!(
-            "{} in which no CPU ran, {} for half of the windows or less",
-            seconds(standstill.total_s),
-            seconds(standstill.window_s)
-        );
+        let mut text = format!("{} in which no CPU ran", seconds(standstill.total_s));
+        if let Some(median) = standstill.window_s {
+            text.push_str(&format!(
+                ", {} in half of the windows or less",
+                seconds(median)
+            ));
+        }
         fact(style, page, "stopped", &text);
     }
     let sites = report.sites;

@@ -366,7 +366,7 @@ fn advice_follows_from_what_happened() {
     report.losses = Losses::default();
     report.standstill = Some(Standstill {
         total_s: 0.5,
-        window_s: 0.0003,
+        window_s: Some(0.0003),
     });
     let kernel = summary(&report);
     assert!(kernel.contains("other workloads"), "{kernel}");

@@ -46,13 +46,10 @@ impl Stood {
         let present = self.since.map_or(Duration::ZERO, |since| since.elapsed());
         let mut windows = self.windows.clone();
         let middle = windows.len() / 2;
-        let median = match windows.is_empty() {
-            true => Duration::ZERO,
-            false => *windows.select_nth_unstable(middle).1,
-        };
+        let median = (!windows.is_empty()).then(|| *windows.select_nth_unstable(middle).1);
         Standstill {
             total_s: (self.total + present).as_secs_f64(),
-            window_s: median.as_secs_f64(),
+            window_s: median.map(|median| median.as_secs_f64()),
         }
     }
 }
