@@ -2,5 +2,7 @@
 //! sound one would; against the `gdbstub` crate; and against QEMU.
 
 mod qemu;
+mod script;
 mod scripted;
 mod stub;
+mod troubles;
