@@ -127,7 +127,10 @@ fn tests(variables: &[(&str, OsString)]) -> Result<Tally> {
         println!("{name}={}", value.display());
     }
     println!("$ {}", command::in_words("cargo", &words));
-    let mut child = Command::new(place::cargo())
+    // As on a terminal, though nohup or a shell may have had signals ignored.
+    let mut child = Command::new("env")
+        .arg("--default-signal")
+        .arg(place::cargo())
         .args(words)
         .envs(variables.iter().map(|(name, value)| (name, value)))
         .current_dir(place::root())

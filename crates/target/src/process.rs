@@ -60,14 +60,11 @@ impl Signals {
     /// a signal to the process goes to whichever thread does not block it.
     #[must_use]
     pub fn hold() -> Arc<Self> {
-        Arc::new(Self(SignalSet::block(&[
-            libc::SIGCHLD,
-            libc::SIGINT,
-            libc::SIGTERM,
-            libc::SIGHUP,
-            libc::SIGQUIT,
-            tracer::FRONT_DIED,
-        ])))
+        let mut signals = vec![libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT];
+        // What nohup or a shell has us ignore is ignored; the program inherits that.
+        signals.retain(|signal| !sys::is_ignored(*signal));
+        signals.extend([libc::SIGCHLD, tracer::FRONT_DIED]);
+        Arc::new(Self(SignalSet::block(&signals)))
     }
 
     /// One that came for the tool, without waiting.

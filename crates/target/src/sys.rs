@@ -11,11 +11,11 @@ mod socket;
 mod tie;
 mod wait;
 
-pub use launch::{Parent, launch};
+pub use launch::{Parent, exec, launch};
 pub use ledger::Ledger;
 pub use perf::{PerfWatch, WatchFor};
 pub use ptrace::*;
-pub use signals::{SignalSet, stop_self};
+pub use signals::{SignalSet, is_ignored, stop_self};
 pub use socket::{ReadyTo, finish_sending, receive, send, wait_ready};
 pub use tie::tie_to_this_thread;
 pub use wait::{

@@ -35,6 +35,11 @@ fn same_surroundings(script: &str, expected: &[&str]) {
         let observed = run(row.observed(&[]));
         same(&alone, &observed);
         row.windows_happened(&observed);
+        let mut becomes = row.place.command(&row.tool);
+        becomes
+            .args(["run", "--overhead", "0", "--"])
+            .arg(&row.program);
+        same(&alone, &run(becomes));
     }
 }
 
@@ -65,6 +70,14 @@ fn a_broken_pipe_that_is_ignored() {
     same_surroundings(
         "env --ignore-signal=PIPE",
         &["signal 13: ignored, blocked 0"],
+    );
+}
+
+#[test]
+fn children_that_are_ignored() {
+    same_surroundings(
+        "env --ignore-signal=CHLD",
+        &["signal 17: ignored, blocked 0"],
     );
 }
 

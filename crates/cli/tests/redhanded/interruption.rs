@@ -5,6 +5,7 @@ use crate::place::{Place, Running, members};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::fs;
+use std::process::Command;
 use std::time::Duration;
 
 fn signal(to: u32, signal: Signal) {
@@ -39,12 +40,40 @@ fn a_signal_is_passed_on_and_the_code_restored() {
 #[test]
 fn a_signal_that_kills_the_program_gives_its_status() {
     let place = Place::with("handler");
-    let command = place.redhanded("run --quiet --fail-on never -- ./handler".split(' '));
-    let mut running = place.start(command);
+    // Whatever the tests were started with.
+    let mut running = place.start(with_signals(&place, "--default-signal=HUP"));
     running.until_printed("ready");
     signal(running.child.id(), Signal::SIGHUP);
     let outcome = running.end();
     assert_eq!(outcome.status, 129, "{outcome:#?}");
+}
+
+/// As `nohup` starts programs, and shells those in the background.
+#[test]
+fn a_signal_that_is_ignored_from_the_start_ends_nothing() {
+    let place = Place::with("handler");
+    let mut running = place.start(with_signals(&place, "--ignore-signal=HUP"));
+    running.until_printed("ready");
+    let redhanded = running.child.id();
+    signal(redhanded, Signal::SIGHUP);
+    let has_hangup = |pid, field| {
+        let signals = status_field(pid, field);
+        u64::from_str_radix(&signals, 16).unwrap() & 1 == 1
+    };
+    assert!(has_hangup(program(&running), "SigIgn"));
+    assert!(has_hangup(redhanded, "SigIgn") && !has_hangup(redhanded, "SigBlk"));
+    signal(redhanded, Signal::SIGTERM);
+    let outcome = running.end();
+    assert_eq!(outcome.status, 0, "{outcome:#?}");
+    assert!(outcome.stdout().ends_with("asked by 15\n"), "{outcome:#?}");
+}
+
+/// The program `handler` observed, with signals set in a way of `env`.
+fn with_signals(place: &Place, how: &str) -> Command {
+    let mut command = place.command("env");
+    command.args([how, env!("CARGO_BIN_EXE_redhanded")]);
+    command.args("run --quiet --fail-on never -- ./handler".split(' '));
+    command
 }
 
 #[test]

@@ -104,17 +104,25 @@ impl Program {
 
     /// Becomes the program, untraced; returns only if that fails.
     pub fn become_it(&self, signals: &super::Signals) -> TargetError {
-        use std::os::unix::process::CommandExt;
-        signals.0.release();
-        let mut command = std::process::Command::new(&self.path);
-        command.args(&self.arguments[1..]);
-        if let Some(name) = self.arguments.first() {
-            command.arg0(name);
+        match self.c_strings() {
+            Err(error) => error,
+            Ok((program, arguments)) => TargetError::NotRunnable {
+                program: self.path.display().to_string(),
+                why: sys::exec(&program, &arguments, &signals.0).to_string(),
+            },
         }
-        TargetError::NotRunnable {
-            program: self.path.display().to_string(),
-            why: command.exec().to_string(),
-        }
+    }
+
+    /// The program and its arguments as exec wants them.
+    fn c_strings(&self) -> Result<(CString, Vec<CString>), TargetError> {
+        let c_string = |text: &OsStr| {
+            CString::new(text.as_bytes()).map_err(|_| TargetError::NotRunnable {
+                program: self.path.display().to_string(),
+                why: "an argument holds a zero byte".to_owned(),
+            })
+        };
+        let arguments: Result<Vec<_>, _> = self.arguments.iter().map(|a| c_string(a)).collect();
+        Ok((c_string(self.path.as_os_str())?, arguments?))
     }
 
     /// Starts it, traced with `options` and stopped right after exec.
@@ -124,21 +132,13 @@ impl Program {
         signals: &SignalSet,
         parent: Parent,
     ) -> Result<Tid, TargetError> {
-        let shown = self.path.display().to_string();
-        let c_string = |text: &OsStr| {
-            CString::new(text.as_bytes()).map_err(|_| TargetError::NotRunnable {
-                program: shown.clone(),
-                why: "an argument holds a zero byte".to_owned(),
-            })
-        };
-        let program = c_string(self.path.as_os_str())?;
-        let arguments: Result<Vec<_>, _> = self.arguments.iter().map(|a| c_string(a)).collect();
+        let (program, arguments) = self.c_strings()?;
         let system = |action: &str| {
             let action = action.to_owned();
             move |source| TargetError::System { action, source }
         };
         let launch =
-            sys::launch(&program, &arguments?, signals, parent).map_err(system("cannot fork"))?;
+            sys::launch(&program, &arguments, signals, parent).map_err(system("cannot fork"))?;
         if let Err(source) = sys::seize(launch.pid, options) {
             drop(launch);
             return Err(TargetError::System {
@@ -165,7 +165,7 @@ impl Program {
                         |error| error.to_string(),
                     );
                     return Err(TargetError::NotRunnable {
-                        program: shown,
+                        program: self.path.display().to_string(),
                         why,
                     });
                 }

@@ -1,13 +1,14 @@
 //! Starting a program that waits to be traced first.
 
-use super::{SignalSet, Tid, check};
+use super::{SignalSet, Tid, check, is_ignored};
 use std::ffi::{CString, c_int, c_long};
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
-/// Whether we were started with SIGPIPE ignored.
+/// Whether we were started with SIGPIPE ignored, and with SIGCHLD.
 static PIPE_IGNORED: AtomicBool = AtomicBool::new(false);
+static CHILD_IGNORED: AtomicBool = AtomicBool::new(false);
 
 /// How nice to others we were started.
 static NICENESS: AtomicI32 = AtomicI32::new(0);
@@ -16,25 +17,25 @@ static NICENESS: AtomicI32 = AtomicI32::new(0);
 /// others has exact ones.
 static TIMER_SLACK: AtomicI32 = AtomicI32::new(0);
 
-/// Looks before Rust's runtime begins, which changes the former.
+/// Looks before Rust's runtime begins, which changes the former. Of children that are
+/// ignored nobody hears how they ended, so that is changed too.
 // SAFETY: the loader calls what this section holds, as it calls constructors.
 #[used]
 #[unsafe(link_section = ".init_array")]
 static AT_START: extern "C" fn() = {
     extern "C" fn look() {
-        // SAFETY: the struct is plain data, which the call fills in.
-        let action = unsafe {
-            let mut action: libc::sigaction = std::mem::zeroed();
-            libc::sigaction(libc::SIGPIPE, std::ptr::null(), &raw mut action);
-            action
-        };
         // SAFETY: takes numbers only.
         let nice = unsafe { libc::getpriority(libc::PRIO_PROCESS, 0) };
         NICENESS.store(nice, Ordering::Relaxed);
         // SAFETY: takes numbers only.
         let slack = unsafe { libc::prctl(libc::PR_GET_TIMERSLACK, 0, 0, 0, 0) };
         TIMER_SLACK.store(slack, Ordering::Relaxed);
-        PIPE_IGNORED.store(action.sa_sigaction == libc::SIG_IGN, Ordering::Relaxed);
+        PIPE_IGNORED.store(is_ignored(libc::SIGPIPE), Ordering::Relaxed);
+        if is_ignored(libc::SIGCHLD) {
+            CHILD_IGNORED.store(true, Ordering::Relaxed);
+            // SAFETY: as before; no thread but this one runs yet.
+            unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) };
+        }
     }
     look
 };
@@ -57,10 +58,50 @@ pub struct Launch {
     failure: OwnedFd,
 }
 
-/// Forks a child that waits, and becomes `program` when [`Launch::go`] is called.
+/// Pointers to `arguments`, which must outlive them, as exec wants them.
+fn pointers(arguments: &[CString]) -> Vec<*const libc::c_char> {
+    let null = std::iter::once(std::ptr::null());
+    arguments.iter().map(|a| a.as_ptr()).chain(null).collect()
+}
+
+/// Becomes `program` with everything else as we were started, but for the signals
+/// that are blocked: those are as they were before `mask`. The number of the error
+/// if that fails.
 ///
-/// The child gets the signal mask `mask` had before it blocked anything, and the
-/// action for SIGPIPE that we were started with: Rust's runtime ignores it.
+/// # Safety
+/// `argv` must hold pointers to strings and end with null. Calls only what may be
+/// called between fork and exec.
+unsafe fn become_program(program: &CString, argv: &[*const libc::c_char], mask: &SignalSet) -> i32 {
+    // SAFETY: takes numbers, and pointers that the caller vouches for.
+    unsafe {
+        libc::setpriority(libc::PRIO_PROCESS, 0, NICENESS.load(Ordering::Relaxed));
+        let slack = TIMER_SLACK.load(Ordering::Relaxed);
+        libc::prctl(libc::PR_SET_TIMERSLACK, slack as libc::c_ulong, 0, 0, 0);
+        if !PIPE_IGNORED.load(Ordering::Relaxed) {
+            libc::signal(libc::SIGPIPE, libc::SIG_DFL);
+        }
+        if CHILD_IGNORED.load(Ordering::Relaxed) {
+            libc::signal(libc::SIGCHLD, libc::SIG_IGN);
+        }
+        libc::sigprocmask(
+            libc::SIG_SETMASK,
+            &raw const mask.before,
+            std::ptr::null_mut(),
+        );
+        libc::execv(program.as_ptr(), argv.as_ptr());
+        *libc::__errno_location()
+    }
+}
+
+/// Becomes `program` at once; returns only if that fails.
+pub fn exec(program: &CString, arguments: &[CString], mask: &SignalSet) -> io::Error {
+    let argv = pointers(arguments);
+    // SAFETY: the strings live to the end of this function.
+    let errno = unsafe { become_program(program, &argv, mask) };
+    io::Error::from_raw_os_error(errno)
+}
+
+/// Forks a child that waits, and becomes `program` when [`Launch::go`] is called.
 pub fn launch(
     program: &CString,
     arguments: &[CString],
@@ -69,8 +110,7 @@ pub fn launch(
 ) -> io::Result<Launch> {
     let (go_read, go) = pipe()?;
     let (failure, failure_write) = pipe()?;
-    let mut argv: Vec<*const libc::c_char> = arguments.iter().map(|a| a.as_ptr()).collect();
-    argv.push(std::ptr::null());
+    let argv = pointers(arguments);
     let tracer = std::process::id();
     let pid = match parent {
         // SAFETY: between fork and exec the child calls only async-signal-safe
@@ -100,19 +140,7 @@ pub fn launch(
                 if libc::read(go_read.as_raw_fd(), (&raw mut byte).cast(), 1) != 1 {
                     libc::_exit(127);
                 }
-                libc::setpriority(libc::PRIO_PROCESS, 0, NICENESS.load(Ordering::Relaxed));
-                let slack = TIMER_SLACK.load(Ordering::Relaxed);
-                libc::prctl(libc::PR_SET_TIMERSLACK, slack as libc::c_ulong, 0, 0, 0);
-                if !PIPE_IGNORED.load(Ordering::Relaxed) {
-                    libc::signal(libc::SIGPIPE, libc::SIG_DFL);
-                }
-                libc::sigprocmask(
-                    libc::SIG_SETMASK,
-                    &raw const mask.before,
-                    std::ptr::null_mut(),
-                );
-                libc::execv(program.as_ptr(), argv.as_ptr());
-                let errno = *libc::__errno_location();
+                let errno = become_program(program, &argv, mask);
                 libc::write(failure_write.as_raw_fd(), (&raw const errno).cast(), 4);
                 libc::_exit(127)
             }

@@ -75,6 +75,18 @@ impl Drop for SignalSet {
     }
 }
 
+/// Whether this process ignores `signal`.
+#[must_use]
+pub fn is_ignored(signal: c_int) -> bool {
+    // SAFETY: sigaction is plain data; the call changes nothing and only writes to it.
+    let action = unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        libc::sigaction(signal, std::ptr::null(), &raw mut action);
+        action
+    };
+    action.sa_sigaction == libc::SIG_IGN
+}
+
 /// Stops this process by `signal`, until somebody continues it.
 pub fn stop_self(signal: c_int) {
     // SAFETY: takes a number only.
