@@ -117,6 +117,9 @@ impl<M: Machine> Driver<M> {
         arm: Arm,
         armed_for: Duration,
     ) -> Result<(), Loss> {
+        if self.machine.is_crowded() {
+            return Err(Loss::TooManyWindows);
+        }
         let delay = arm.plan.delay.in_context(self.machine.context(task));
         if delay.is_zero() && !arm.plan.delay.task.is_zero() {
             return Err(Loss::InInterrupt);
@@ -166,7 +169,7 @@ impl<M: Machine> Driver<M> {
         // Read only now: a write before the watch stands would be a change
         // without an author.
         let mut before = vec![0; bytes.len as usize];
-        if !self.machine.read(space, bytes.start, &mut before) {
+        if !self.machine.read_then_run(space, bytes.start, &mut before) {
             self.unwatch(&window);
             return Err(Loss::UnreadableOperand);
         }

@@ -199,8 +199,19 @@ pub trait Machine {
     /// Reads memory as the program sees it: breakpoint bytes are hidden.
     fn read(&mut self, space: SpaceId, address: Avma, buffer: &mut [u8]) -> bool;
 
+    /// The same, and afterwards nothing is asked until something happens: where the
+    /// others stand meanwhile, they need not wait for the bytes.
+    fn read_then_run(&mut self, space: SpaceId, address: Avma, buffer: &mut [u8]) -> bool {
+        self.read(space, address, buffer)
+    }
+
     /// Who could collide with an access of `task` to `bytes`.
     fn company(&mut self, task: TaskId, bytes: Bytes) -> Company;
+
+    /// Whether more tasks stand than there can be windows, wherever they are.
+    fn is_crowded(&self) -> bool {
+        false
+    }
 
     /// What the CPU of a stopped task is doing, in a kernel.
     fn context(&mut self, _task: TaskId) -> Option<Context> {

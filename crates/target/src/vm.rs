@@ -154,26 +154,27 @@ impl Vm {
         if self.broken.is_some() {
             return None;
         }
-        let put_off = self.orders.len();
-        let mut all = std::mem::take(&mut self.orders);
+        let orders = std::mem::take(&mut self.orders);
+        let put_off = orders.len();
+        let mut all = orders;
         all.extend_from_slice(requests);
-        if all.is_empty() {
-            return Some(Vec::new());
-        }
         let asked = if self.gdb.is_running() {
+            // Whoever stops a machine wants to know where it stands.
+            let whose = self.whose_registers();
+            all.extend(whose.iter().copied().map(Request::Registers));
             let asked = self.gdb.interrupt_then_ask(&all, PATIENCE);
-            asked.map(|(reply, answers)| (Some(reply), answers))
+            asked.map(|(reply, mut answers)| {
+                let rest = answers.len().min(put_off + requests.len());
+                self.note_registers(&whose, answers.split_off(rest));
+                // What happened just before is not lost.
+                self.stopped(reply);
+                answers
+            })
         } else {
-            self.gdb.ask(&all).map(|answers| (None, answers))
+            self.gdb.ask(&all)
         };
         match asked {
-            Ok((reply, mut answers)) => {
-                // What happened just before is not lost.
-                if let Some(reply) = reply {
-                    self.stopped(reply);
-                }
-                Some(answers.split_off(put_off.min(answers.len())))
-            }
+            Ok(mut answers) => Some(answers.split_off(put_off.min(answers.len()))),
             Err(error) => {
                 self.broken = Some(error);
                 None
@@ -183,19 +184,18 @@ impl Vm {
 
     /// Makes sure that all CPUs stand. What happened just before is not lost.
     fn stop(&mut self) {
-        if self.broken.is_some() || !self.gdb.is_running() {
-            return;
-        }
-        match self.gdb.interrupt(PATIENCE) {
-            Ok(reply) => self.stopped(reply),
-            Err(error) => self.broken = Some(error),
+        if self.gdb.is_running() {
+            self.ask(&[]);
         }
     }
 
-    /// Whether one more CPU may be held.
-    fn may_hold(&self) -> bool {
-        let held = self.vcpus.values().filter(|vcpu| vcpu.held).count();
-        held < at_once(self.vcpus.len().saturating_sub(1), WATCHES)
+    /// How many CPUs are held, and how many can be.
+    fn held(&self) -> usize {
+        self.vcpus.values().filter(|vcpu| vcpu.held).count()
+    }
+
+    fn most_held(&self) -> usize {
+        at_once(self.vcpus.len().saturating_sub(1), WATCHES)
     }
 
     /// Orders the breakpoints that are wanted.
@@ -215,19 +215,24 @@ impl Vm {
 
     /// Lets every CPU go that is not held.
     fn go_on(&mut self) {
-        if self.broken.is_some() || self.gdb.is_running() {
-            return;
+        if !self.gdb.is_running() {
+            self.ask_and_go_on(&[]);
         }
-        self.arrange_breakpoints();
+    }
+
+    /// Asks as [`Vm::ask`] does, and lets every CPU go that is not held before the
+    /// answers are here.
+    fn ask_and_go_on(&mut self, requests: &[Request]) -> Option<Vec<Answer>> {
         let free: Vec<u32> = self
             .vcpus
             .iter()
             .filter(|(_, vcpu)| !vcpu.held)
             .map(|(number, _)| *number)
             .collect();
-        if free.is_empty() {
-            return;
+        if self.broken.is_some() || self.gdb.is_running() || free.is_empty() {
+            return self.ask(requests);
         }
+        self.arrange_breakpoints();
         for vcpu in self.vcpus.values_mut().filter(|vcpu| !vcpu.held) {
             vcpu.registers = None;
         }
@@ -238,18 +243,25 @@ impl Vm {
             }
         }
         let all = free.len() == self.vcpus.len();
-        let orders = std::mem::take(&mut self.orders);
+        let mut orders = std::mem::take(&mut self.orders);
+        let put_off = orders.len();
+        orders.extend_from_slice(requests);
         let only = (!all).then_some(free.as_slice());
         self.peeked.forget();
-        if let Err(error) = self.gdb.ask_then_resume(&orders, only) {
-            self.broken = Some(error);
-        }
+        let asked = self.gdb.ask_then_resume(&orders, only);
         self.stood.ends();
+        match asked {
+            Ok(mut answers) => Some(answers.split_off(put_off.min(answers.len()))),
+            Err(error) => {
+                self.broken = Some(error);
+                None
+            }
+        }
     }
 
     /// The stub says that all CPUs stand.
     fn stopped(&mut self, reply: StopReply) {
-        self.stood.begins();
+        self.stood.begins(self.gdb.stopped_at());
         let StopReply::Stopped {
             vcpu,
             signal,
@@ -265,7 +277,11 @@ impl Vm {
         if signal != StopReply::TRAP {
             return;
         }
-        self.fetch_registers();
+        if watch.is_none() && self.held() >= self.most_held() {
+            self.fetch(&[number], &[]);
+        } else {
+            self.fetch_registers(Some(number));
+        }
         let Some(registers) = self.registers(number) else {
             return;
         };
@@ -339,26 +355,15 @@ impl Vm {
         }
     }
 
-    /// Makes the registers of all CPUs known.
-    fn fetch_registers(&mut self) {
-        let unknown: Vec<u32> = self
-            .vcpus
-            .iter()
-            .filter(|(_, vcpu)| vcpu.registers.is_none())
-            .map(|(number, _)| *number)
-            .collect();
-        if unknown.is_empty() {
-            return;
-        }
-        let registers = unknown.iter().map(|number| Request::Registers(*number));
-        let hot = self.peeked.requests(self.view, &self.hot());
-        let requests: Vec<Request> = registers.chain(hot.iter().copied()).collect();
-        let Some(mut answers) = self.ask(&requests) else {
-            return;
-        };
-        self.peeked
-            .answered(&hot, answers.split_off(unknown.len().min(answers.len())));
-        for (number, answer) in unknown.iter().zip(answers) {
+    /// The CPUs whose registers are not known.
+    fn whose_registers(&self) -> Vec<u32> {
+        let unknown = |(_, vcpu): &(&u32, &Vcpu)| vcpu.registers.is_none();
+        let vcpus = self.vcpus.iter().filter(unknown);
+        vcpus.map(|(number, _)| *number).collect()
+    }
+
+    fn note_registers(&mut self, whose: &[u32], answers: Vec<Answer>) {
+        for (number, answer) in whose.iter().zip(answers) {
             if let Some(vcpu) = self.vcpus.get_mut(number) {
                 vcpu.registers = answer.registers();
                 let seen = vcpu.registers.as_ref().and_then(Self::per_cpu);
@@ -367,23 +372,53 @@ impl Vm {
         }
     }
 
+    /// Makes the registers of all CPUs known. Of the one that stopped the machine it
+    /// will be asked at once what it is doing; that comes along.
+    fn fetch_registers(&mut self, stopped: Option<u32>) {
+        self.stop();
+        let mut whose = self.whose_registers();
+        if whose.is_empty() {
+            return;
+        }
+        whose.sort_by_key(|number| Some(*number) != stopped);
+        let hot = stopped.map_or_else(Vec::new, |number| {
+            self.peeked.requests(number, &self.hot(number))
+        });
+        self.fetch(&whose, &hot);
+    }
+
+    /// Asks for the registers of these CPUs, and for memory as the first sees it.
+    fn fetch(&mut self, whose: &[u32], hot: &[Request]) {
+        let mut requests: Vec<Request> = whose.iter().copied().map(Request::Registers).collect();
+        requests.splice(1..1, hot.iter().copied());
+        let Some(mut answers) = self.ask(&requests) else {
+            return;
+        };
+        let rest = answers.len().min(1 + hot.len());
+        let others = answers.split_off(rest);
+        let peeked = answers.split_off(answers.len().min(1));
+        self.peeked.answered(hot, peeked);
+        answers.extend(others);
+        self.note_registers(whose, answers);
+    }
+
     /// Those of a CPU, which stands.
     fn registers(&mut self, number: u32) -> Option<VcpuRegisters> {
         if self.vcpus.get(&number)?.registers.is_none() {
-            self.fetch_registers();
+            self.fetch_registers(None);
         }
         self.vcpus.get(&number)?.registers
     }
 
-    /// Reads memory as it is, through the page tables of whoever means it.
-    fn read_memory(&mut self, address: u64, len: usize) -> Option<Vec<u8>> {
+    /// What is to be asked for to read memory as it is, through the page tables of
+    /// whoever means it.
+    fn reading(&self, address: u64, len: usize) -> [Request; 2] {
         let owner = self.vcpus.iter().find(|(_, vcpu)| {
             vcpu.user
                 .is_some_and(|bytes| (bytes.start.0..bytes.end()).contains(&address))
         });
         let view = owner.map_or(self.view, |(number, _)| *number);
-        let requests = [Request::Select(view), Request::Read { address, len }];
-        self.ask(&requests)?.pop()?.memory()
+        [Request::Select(view), Request::Read { address, len }]
     }
 
     fn word(&mut self, address: u64) -> Option<u64> {

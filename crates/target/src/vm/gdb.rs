@@ -75,6 +75,11 @@ pub struct Gdb {
     piece: usize,
     standing: Vec<Point>,
     strays: u64,
+    /// When it stopped last.
+    stopped: Instant,
+    /// The vCPU that what is asked is about, where that is sure: whoever stopped the
+    /// machine, or was selected since.
+    selected: Option<u32>,
 }
 
 impl Gdb {
@@ -103,6 +108,8 @@ impl Gdb {
             piece: greeting.piece,
             standing: Vec::new(),
             strays: 0,
+            stopped: Instant::now(),
+            selected: None,
         })
     }
 
@@ -116,6 +123,12 @@ impl Gdb {
     #[must_use]
     pub const fn is_running(&self) -> bool {
         matches!(self.state, State::Running { .. })
+    }
+
+    /// Since when it stands, if it does.
+    #[must_use]
+    pub const fn stopped_at(&self) -> Instant {
+        self.stopped
     }
 
     /// The breakpoints and watches that stand.
@@ -146,7 +159,7 @@ impl Gdb {
     /// nothing can be asked any more.
     pub fn ask(&mut self, requests: &[Request]) -> Result<Vec<Answer>, GdbError> {
         self.must_stand()?;
-        let mut exchange = Exchange::new(requests, self.piece);
+        let mut exchange = Exchange::new(requests, self.piece, &mut self.selected);
         while exchange.push(&mut self.connection) {
             let deadline = self.flush()?;
             self.take(&mut exchange, deadline)?;
@@ -340,6 +353,9 @@ impl Gdb {
 
     /// The answers, and what stands by them.
     fn noted(&mut self, exchange: Exchange<'_>) -> Vec<Answer> {
+        if exchange.is_refused() {
+            self.selected = None;
+        }
         let (requests, answers) = exchange.finish();
         for (request, answer) in requests.iter().zip(&answers) {
             self.note(*request, answer);

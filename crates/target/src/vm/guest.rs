@@ -179,17 +179,12 @@ fn find_slide(gdb: &mut Gdb, banner: u64, expected: &[u8]) -> Result<Option<u64>
 }
 
 impl Vm {
-    /// What is asked of every CPU that stands: who runs there, and how.
-    pub(super) fn hot(&self) -> Vec<(u64, usize)> {
-        let known = self.vcpus.values().filter_map(|vcpu| vcpu.per_cpu);
-        let wanted = [self.guest.preempt_count, self.guest.current];
-        known
-            .flat_map(|base| {
-                wanted
-                    .into_iter()
-                    .flatten()
-                    .map(move |at| (base.wrapping_add(at), 8))
-            })
+    /// What is asked of every CPU that reaches a breakpoint: in which context it is.
+    pub(super) fn hot(&self, number: u32) -> Vec<(u64, usize)> {
+        let base = self.vcpus.get(&number).and_then(|vcpu| vcpu.per_cpu);
+        let at = base.zip(self.guest.preempt_count);
+        at.map(|(base, at)| (base.wrapping_add(at), 8))
+            .into_iter()
             .collect()
     }
 

@@ -5,7 +5,6 @@ use super::Vm;
 use crate::Stop;
 use redhanded_image::kernel::unpack;
 use redhanded_image::{Image, link};
-use redhanded_model::Svma;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -137,9 +136,9 @@ impl Vm {
         let mut live = Vec::new();
         for segment in plain.segments().iter().filter(|segment| segment.executable) {
             let at = segment.svma.0.wrapping_add(linked.base);
-            if let Some(bytes) = self.read_memory(at, segment.file_size as usize) {
-                live.push((Svma(segment.svma.0), bytes));
-            }
+            let answers = self.ask(&self.reading(at, segment.file_size as usize));
+            let text = answers.and_then(|mut answers| answers.pop()?.memory());
+            live.extend(text.map(|bytes| (segment.svma, bytes)));
         }
         let segments = || plain.segments().iter();
         let start = segments().map(|segment| segment.svma.0).min();

@@ -1,6 +1,6 @@
 //! The primitives of a window, over a gdbstub.
 
-use super::gdb::{Point, PointKind, Request, VcpuRegisters};
+use super::gdb::{Answer, Point, PointKind, Request, VcpuRegisters};
 use super::loadable::WALK_EVERY;
 use super::{SPACE, Set, TURNS, USER_END, Vm, WATCHES, root};
 use crate::machine::Company;
@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// The first look at an open window, which doubles: each stops the machine.
-const FIRST_LOOK: Duration = Duration::from_millis(1);
+const FIRST_LOOK: Duration = Duration::from_millis(2);
 /// How often it is asked which code runs.
 const LOOK_AROUND_EVERY: Duration = Duration::from_millis(20);
 /// How much of a stack is read at once to unwind it.
@@ -102,7 +102,7 @@ impl Machine for Vm {
             done.push(same);
         }
         // While nobody could be held at one they can wait for the next stop.
-        if self.may_hold() && self.standing != self.breakpoints {
+        if self.has_room() && self.standing != self.breakpoints {
             self.stop();
         }
         done
@@ -119,7 +119,7 @@ impl Machine for Vm {
     }
 
     fn watch(&mut self, _space: SpaceId, slot: usize, watch: Watch) -> bool {
-        self.fetch_registers();
+        self.fetch_registers(None);
         let kind = match watch.watch_for {
             WatchFor::Writes => PointKind::Write,
             WatchFor::ReadsAndWrites => PointKind::Access,
@@ -177,14 +177,16 @@ impl Machine for Vm {
             buffer.copy_from_slice(text);
             return true;
         }
-        match self.read_memory(address.0, buffer.len()) {
-            Some(bytes) => {
-                buffer.copy_from_slice(&bytes);
-                self.note_bytes(address.0, buffer);
-                true
-            }
-            None => false,
+        let answers = self.ask(&self.reading(address.0, buffer.len()));
+        self.was_read(address, buffer, answers)
+    }
+
+    fn read_then_run(&mut self, space: SpaceId, address: Avma, buffer: &mut [u8]) -> bool {
+        if !self.pending.is_empty() || self.text(address.0, buffer.len()).is_some() {
+            return self.read(space, address, buffer);
         }
+        let answers = self.ask_and_go_on(&self.reading(address.0, buffer.len()));
+        self.was_read(address, buffer, answers)
     }
 
     fn context(&mut self, task: TaskId) -> Option<Context> {
@@ -200,7 +202,11 @@ impl Machine for Vm {
     }
 
     fn has_room(&self) -> bool {
-        self.may_hold()
+        self.held() < self.most_held()
+    }
+
+    fn is_crowded(&self) -> bool {
+        self.held() > self.most_held()
     }
 
     fn standstill(&self) -> Option<Standstill> {
@@ -225,8 +231,7 @@ impl Machine for Vm {
     }
 
     fn stalled(&mut self, _space: SpaceId) -> bool {
-        self.stop();
-        self.fetch_registers();
+        self.fetch_registers(None);
         self.vcpus.values().all(|vcpu| {
             let waits = |rip: u64| {
                 self.function_at(rip)
@@ -290,6 +295,17 @@ impl Machine for Vm {
 }
 
 impl Vm {
+    /// Whether the last of these answers is memory, which then is in the buffer.
+    fn was_read(&mut self, at: Avma, buffer: &mut [u8], answers: Option<Vec<Answer>>) -> bool {
+        let last = answers.and_then(|mut answers| answers.pop());
+        let Some(bytes) = last.and_then(Answer::memory) else {
+            return false;
+        };
+        buffer.copy_from_slice(&bytes);
+        self.note_bytes(at.0, buffer);
+        true
+    }
+
     /// Takes note of bytes that are under watch and were not read yet.
     fn note_bytes(&mut self, address: u64, read: &[u8]) {
         for set in self.sets.iter_mut().flatten() {
@@ -312,7 +328,7 @@ impl Vm {
             return;
         }
         let watched = set.watch.bytes;
-        self.fetch_registers();
+        self.fetch_registers(None);
         let standing: Vec<(u32, VcpuRegisters)> = self
             .vcpus
             .iter()
@@ -364,7 +380,7 @@ impl Vm {
         let idle = self.breakpoints.is_empty() && self.standing.is_empty();
         let every = if idle { WALK_EVERY } else { LOOK_AROUND_EVERY };
         self.next_look = now + every;
-        self.fetch_registers();
+        self.fetch_registers(None);
         self.modules_may_have_changed();
         let in_kernel: Vec<Registers> = self
             .vcpus

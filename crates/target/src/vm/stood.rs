@@ -18,8 +18,8 @@ pub(super) struct Stood {
 }
 
 impl Stood {
-    pub(super) fn begins(&mut self) {
-        self.since.get_or_insert_with(Instant::now);
+    pub(super) fn begins(&mut self, at: Instant) {
+        self.since.get_or_insert(at);
     }
 
     pub(super) fn ends(&mut self) {

@@ -19,20 +19,37 @@ pub struct Exchange<'a> {
     parts: Vec<(usize, Part)>,
     pushed: usize,
     taken: usize,
+    /// Whether the stub knows nothing of the vCPU that was selected last.
+    refused: bool,
 }
 
 impl<'a> Exchange<'a> {
-    pub fn new(requests: &'a [Request], piece: usize) -> Self {
+    /// What is to be asked of a stub at which `selected` is selected, and who will be.
+    pub fn new(requests: &'a [Request], piece: usize, selected: &mut Option<u32>) -> Self {
         let mut all = Vec::with_capacity(requests.len() + 8);
+        let mut answers: Vec<Answer> = requests.iter().copied().map(Answer::before).collect();
         for (index, request) in requests.iter().enumerate() {
+            match request.vcpu() {
+                None => {}
+                vcpu if vcpu == *selected => {
+                    if let Answer::Done(done) = &mut answers[index] {
+                        *done = true;
+                    }
+                }
+                vcpu => {
+                    all.push((index, Part::Select));
+                    *selected = vcpu;
+                }
+            }
             parts(*request, piece, |part| all.push((index, part)));
         }
         Self {
             requests,
-            answers: requests.iter().copied().map(Answer::before).collect(),
+            answers,
             parts: all,
             pushed: 0,
             taken: 0,
+            refused: false,
         }
     }
 
@@ -64,10 +81,25 @@ impl<'a> Exchange<'a> {
 
     /// Takes the next answer.
     pub fn take(&mut self, packet: &[u8], layout: &Layout) {
-        if let Some(&(index, part)) = self.parts.get(self.taken) {
-            part.take(packet, layout, &mut self.answers[index]);
-            self.taken += 1;
+        let Some(&(index, part)) = self.parts.get(self.taken) else {
+            return;
+        };
+        self.taken += 1;
+        match part {
+            Part::Select => self.refused = packet != b"OK",
+            // It is another one's.
+            Part::Registers | Part::Memory { .. } if self.refused => {
+                self.answers[index] = Answer::refused(self.requests[index]);
+                return;
+            }
+            _ => {}
         }
+        part.take(packet, layout, &mut self.answers[index]);
+    }
+
+    /// Whether the last vCPU that was to be selected is not.
+    pub const fn is_refused(&self) -> bool {
+        self.refused
     }
 
     /// What was asked, and what was answered.
@@ -81,28 +113,27 @@ impl<'a> Exchange<'a> {
 enum Part {
     /// Anything that is answered with `OK`.
     Order,
-    /// The selection before registers are asked for.
-    Prelude,
+    /// The selection of whom it is about.
+    Select,
     /// The registers.
     Registers,
     /// A piece of memory: its offset in the request and its length.
     Memory { offset: usize, len: usize },
 }
 
-/// The packets of a request, memory in pieces of at most `piece` bytes.
+/// The packets of a request after the selection, memory in pieces of at most
+/// `piece` bytes.
 fn parts(request: Request, piece: usize, mut each: impl FnMut(Part)) {
     match request {
-        Request::Registers(_) => {
-            each(Part::Prelude);
-            each(Part::Registers);
-        }
+        Request::Select(_) => {}
+        Request::Registers(_) => each(Part::Registers),
         Request::Read { len, .. } => {
             for offset in (0..len).step_by(piece.max(1)) {
                 let len = piece.max(1).min(len - offset);
                 each(Part::Memory { offset, len });
             }
         }
-        _ => each(Part::Order),
+        Request::Insert(_) | Request::Remove(_) => each(Part::Order),
     }
 }
 
@@ -128,7 +159,7 @@ impl Part {
     /// How many bytes its answer may have, roughly.
     const fn answer_len(self) -> usize {
         match self {
-            Self::Order | Self::Prelude => 8,
+            Self::Order | Self::Select => 8,
             Self::Registers => 2048,
             Self::Memory { len, .. } => 2 * len + 8,
         }
@@ -137,13 +168,9 @@ impl Part {
     /// Takes the answer to this part into that of the whole.
     fn take(self, packet: &[u8], layout: &Layout, answer: &mut Answer) {
         match (self, answer) {
-            (Self::Order, Answer::Done(done)) => *done = packet == b"OK",
-            // A stub that has no such vCPU would tell another one's registers.
-            (Self::Prelude, Answer::Registers(registers)) => {
-                *registers = (packet == b"OK").then(Box::default);
-            }
+            (Self::Order | Self::Select, Answer::Done(done)) => *done = packet == b"OK",
             (Self::Registers, Answer::Registers(registers)) => {
-                *registers = registers.take().and(layout.registers(packet)).map(Box::new);
+                *registers = layout.registers(packet).map(Box::new);
             }
             (Self::Memory { offset, len }, Answer::Memory(memory)) => {
                 let read = memory

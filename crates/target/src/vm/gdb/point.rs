@@ -61,6 +61,16 @@ pub enum Request {
     Remove(Point),
 }
 
+impl Request {
+    /// The vCPU that it selects.
+    pub(super) const fn vcpu(self) -> Option<u32> {
+        match self {
+            Self::Select(vcpu) | Self::Registers(vcpu) => Some(vcpu),
+            _ => None,
+        }
+    }
+}
+
 /// What a stub said to a [`Request`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Answer {
@@ -98,6 +108,15 @@ impl Answer {
         match self {
             Self::Memory(memory) => memory,
             _ => None,
+        }
+    }
+
+    /// What is said of a vCPU that is not there.
+    pub(super) const fn refused(request: Request) -> Self {
+        match request {
+            Request::Registers(_) => Self::Registers(None),
+            Request::Read { .. } => Self::Memory(None),
+            _ => Self::Done(false),
         }
     }
 

@@ -36,7 +36,7 @@ impl Gdb {
             None => resumption += ";c",
         }
         self.must_stand()?;
-        let mut exchange = Exchange::new(requests, self.piece);
+        let mut exchange = Exchange::new(requests, self.piece, &mut self.selected);
         loop {
             // Everything before has been answered. So a stub that acknowledges at
             // all has acknowledged all of it, and a stop that comes before it does
@@ -92,6 +92,7 @@ impl Gdb {
                         continue;
                     }
                     self.state = if ended { State::Over } else { State::Standing };
+                    self.stands_by(&stop);
                     return Ok(Some(stop));
                 }
                 Waited::For(_) => {}
@@ -120,6 +121,7 @@ impl Gdb {
             if let Some(stop) = self.wait_through(left / (NUDGES - nudges))? {
                 if nudges > 0 && !matches!(self.state, State::Over) {
                     // An answer after those to the nudges: none is left behind it.
+                    self.selected = None;
                     self.ask(&[Request::Select(self.vcpus[0])])?;
                 }
                 return Ok(stop);
@@ -150,7 +152,10 @@ impl Gdb {
         let State::Running { acknowledged } = self.state else {
             return Err(GdbError::Nonsense("the machine stands already".into()));
         };
-        let mut exchange = Exchange::new(requests, self.piece);
+        // Whoever stops it by itself at this moment is the one it is about then.
+        self.selected = None;
+        let mut exchange = Exchange::new(requests, self.piece, &mut self.selected);
+        let selected = self.selected;
         if exchange.all_pushed() {
             return Ok((self.interrupt(patience)?, self.noted(exchange)));
         }
@@ -171,6 +176,8 @@ impl Gdb {
                 }
             }
         };
+        self.stands_by(&stop);
+        self.selected = selected;
         if !matches!(stop, StopReply::Stopped { .. }) {
             self.state = State::Over;
             return Ok((stop, Vec::new()));
@@ -184,6 +191,15 @@ impl Gdb {
             self.connection.settle();
         }
         Ok((stop, self.noted(exchange)))
+    }
+
+    /// Takes note of a stop that was just heard of.
+    fn stands_by(&mut self, stop: &StopReply) {
+        self.stopped = Instant::now();
+        self.selected = match stop {
+            StopReply::Stopped { vcpu, signal, .. } if *signal == StopReply::TRAP => *vcpu,
+            _ => None,
+        };
     }
 
     /// The stop after an interrupt, or `None` when something else is said.
