@@ -314,6 +314,59 @@ fn questions_go_with_a_resumption_and_with_an_interrupt() {
 }
 
 #[test]
+fn who_is_selected_is_not_selected_again() {
+    met(
+        |stub| {
+            stub.answer("vCont;c", "T05thread:02;");
+            // It is about the one that stopped.
+            stub.answer("m10,1", "0a");
+            stub.answer("Hg1", "OK");
+            stub.answer("m20,1", "0b");
+            stub.answer("m30,1", "0c");
+            // What is said of one that is not there is another one's.
+            stub.answer("Hg9", "E22");
+            stub.answer("m40,1", "0d");
+            stub.answer("Hg1", "OK");
+            stub.answer("m50,1", "0e");
+            stub.answer("Hg9", "E22");
+            stub.answer("Hg9", "E22");
+            // Who stops it while it is interrupted is the one it is about.
+            stub.expect("vCont;c");
+            stub.expect("interrupt");
+            stub.say("T02thread:01;");
+            stub.answer("Hg1", "OK");
+            stub.answer("m60,1", "0f");
+            stub.part();
+        },
+        |mut gdb| {
+            let read = |address| Request::Read { address, len: 1 };
+            let byte = |byte| Answer::Memory(Some(vec![byte]));
+            let (done, refused) = (Answer::Done(true), Answer::Done(false));
+            gdb.resume(None).unwrap();
+            gdb.wait(PATIENCE).unwrap();
+            let select = Request::Select;
+            let asked = gdb.ask(&[select(2), read(0x10), select(1), read(0x20)]);
+            let expected = [done.clone(), byte(10), done.clone(), byte(11)];
+            assert_eq!(asked.unwrap(), expected);
+            let asked = gdb.ask(&[select(1), read(0x30), select(9), read(0x40)]);
+            let expected = [
+                done.clone(),
+                byte(12),
+                refused.clone(),
+                Answer::Memory(None),
+            ];
+            assert_eq!(asked.unwrap(), expected);
+            let asked = gdb.ask(&[select(1), read(0x50), select(9)]);
+            assert_eq!(asked.unwrap(), [done.clone(), byte(14), refused.clone()]);
+            assert_eq!(gdb.ask(&[select(9)]).unwrap(), [refused]);
+            gdb.resume(None).unwrap();
+            let asked = gdb.interrupt_then_ask(&[select(1), read(0x60)], PATIENCE);
+            assert_eq!(asked.unwrap().1, [done, byte(15)]);
+        },
+    );
+}
+
+#[test]
 fn nothing_is_written_while_the_machine_runs() {
     met(
         |stub| {
