@@ -56,6 +56,16 @@ pub struct Options {
 }
 
 impl Options {
+    /// The short form, as in `cargo xtask test`. Most of its time is delays, in which
+    /// another program can run.
+    pub fn short() -> Self {
+        Self {
+            first_seed: 1,
+            jobs: 2,
+            ..Self::default()
+        }
+    }
+
     /// The short form as an ordinary user whom perf events are refused.
     pub fn as_ordinary_user() -> Self {
         let reachable = is_reachable(place::root()) && is_reachable(&place::target());
@@ -63,10 +73,9 @@ impl Options {
             println!("as ourselves: the folder of the project is closed to user {NOBODY}");
         }
         Self {
-            first_seed: 1,
             with: Some("--watch ptrace".to_owned()),
             user: reachable.then_some(NOBODY),
-            ..Self::default()
+            ..Self::short()
         }
     }
 }

@@ -69,6 +69,15 @@ impl Options {
             redhanded: None,
         }
     }
+
+    /// As short as it can be, on the newer kernel.
+    pub fn on_second_kernel() -> Self {
+        Self {
+            windows: 150,
+            backports: true,
+            ..Self::short()
+        }
+    }
 }
 
 /// Fetches what kernels are tested with, where it is not there already: QEMU, the

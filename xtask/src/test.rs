@@ -32,6 +32,7 @@ pub fn run(options: &Options) -> Result<bool> {
     if !options.quick {
         header("kernels");
         kernel_corpus::provide_packages(Archive::Release)?;
+        kernel_corpus::provide_packages(Archive::Backports)?;
         provide_newer_qemu(&cache_folder()?, &mut |what| println!("{what}"))?;
         tests = tests_with_kernels;
     }
@@ -46,6 +47,7 @@ pub fn run(options: &Options) -> Result<bool> {
         steps.push(("corpus, short form", short_corpus));
         steps.push(("corpus, as an ordinary user without perf", ordinary_corpus));
         steps.push(("kernel corpus, short form", short_kernel_corpus));
+        steps.push(("kernel corpus, on a second kernel", second_kernel_corpus));
         steps.push(("kernel benchmark, short run", short_kernel_benchmark));
         steps.push(("demo", demo));
     }
@@ -178,7 +180,7 @@ fn short_fuzz() -> Result<Tally> {
 }
 
 fn short_corpus() -> Result<Tally> {
-    corpus::run(&corpus::Options::default())
+    corpus::run(&corpus::Options::short())
 }
 
 fn ordinary_corpus() -> Result<Tally> {
@@ -187,6 +189,10 @@ fn ordinary_corpus() -> Result<Tally> {
 
 fn short_kernel_corpus() -> Result<Tally> {
     kernel_corpus::run(&kernel_corpus::Options::short())
+}
+
+fn second_kernel_corpus() -> Result<Tally> {
+    kernel_corpus::run(&kernel_corpus::Options::on_second_kernel())
 }
 
 /// Whether it works, not what it prints: the machine may be busy.
