@@ -137,6 +137,7 @@ impl Process {
         let waiting: Vec<Tid> = self.newborn.keys().copied().collect();
         for tid in waiting {
             let orphan = tasks::process_of(tid).is_none_or(|pid| pid == tid);
+            let orphan = orphan && !self.is_being_made(tid);
             let Some(state) = self.newborn.get(&tid).copied() else {
                 continue;
             };
@@ -155,6 +156,18 @@ impl Process {
                 self.settle(tid, kind);
             }
         }
+    }
+
+    /// Whether somebody is about to tell that he made this newborn: a parent whom we
+    /// trace, or one who shares his memory with it. On a busy machine the child may
+    /// be heard of long before its maker.
+    fn is_being_made(&self, newborn: Tid) -> bool {
+        let parent = tasks::parent_of(newborn);
+        self.tasks.values().any(|task| Some(task.pid) == parent)
+            || self
+                .spaces
+                .values()
+                .any(|space| sys::same_memory(space.pid, newborn) == Some(true))
     }
 
     /// A process became another program. Its first thread has the process's

@@ -17,6 +17,11 @@ pub fn process_of(tid: Tid) -> Option<Tid> {
     status_field(tid, "Tgid:")?.parse().ok()
 }
 
+/// The process that a process is a child of.
+pub fn parent_of(pid: Tid) -> Option<Tid> {
+    status_field(pid, "PPid:")?.parse().ok()
+}
+
 /// The threads of a process that somebody traces: we do, while we have it.
 pub fn traced(pid: Tid) -> Vec<Tid> {
     let mut threads = threads(pid);

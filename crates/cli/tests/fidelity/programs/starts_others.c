@@ -46,6 +46,7 @@ static void *start(void *unused) {
     for (int turn = 0; turn < TIMES; turn++) {
         CHECK(by_vfork(nine) == 9 << 8);
         CHECK(by_vfork(killed) == SIGTERM);
+        CHECK(by_vfork(missing) == 96 << 8);
         CHECK(by_vfork_without_exec(turn) == turn << 8);
         CHECK(by_spawn(nine) == 9 << 8);
         CHECK(by_spawn(killed) == SIGTERM);
