@@ -116,7 +116,9 @@ pub fn run(options: &Options) -> Result<Tally> {
     };
     let driver = Driver {
         redhanded,
-        reports: place::target().join("corpus/reports/kernel"),
+        reports: place::target()
+            .join("corpus/reports/kernel")
+            .join(&provision.release),
         with: Vec::new(),
         user: None,
     };

@@ -164,8 +164,8 @@ pub struct Process {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Newborn {
-    /// It stopped; what kind it is is not known yet.
-    Stopped,
+    /// It stopped, then; what kind it is is not known yet.
+    Stopped(Duration),
     /// It was told of; its first stop has not come yet.
     Unseen(Kind),
 }

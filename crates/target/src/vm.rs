@@ -277,8 +277,19 @@ impl Vm {
         if signal != StopReply::TRAP {
             return;
         }
+        let known = self
+            .vcpus
+            .get(&number)
+            .is_some_and(|v| v.registers.is_some());
         if watch.is_none() && self.held() >= self.most_held() {
-            self.fetch(&[number], &[]);
+            self.fetch(
+                if known {
+                    &[]
+                } else {
+                    std::slice::from_ref(&number)
+                },
+                &[],
+            );
         } else {
             self.fetch_registers(Some(number));
         }

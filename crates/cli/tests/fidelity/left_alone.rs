@@ -70,7 +70,7 @@ fn a_child_with_the_rights_of_another() {
     followed.args(["run", "--fail-on", "never", "--", "bash", "-c", script]);
     let followed = run_as_nobody(&row, followed);
     assert_eq!(followed.status, 3);
-    assert!(followed.stderr.contains("--follow none"), "{followed:#?}");
+    assert!(followed.says("--follow none"), "{followed:#?}");
 }
 
 #[test]

@@ -74,7 +74,7 @@ fn the_demo_catches_what_is_seeded_and_nothing_beside() {
         assert!(!NEIGHBOURS.contains(&name), "{race:#}");
         assert_ne!(race["what"]["field"], ".hits", "{race:#}");
     }
-    assert!(outcome.stderr.contains("What you saw"), "{outcome:#?}");
+    assert!(outcome.says("What you saw"), "{outcome:#?}");
 }
 
 /// The side of a race that is in this function.

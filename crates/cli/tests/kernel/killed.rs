@@ -71,7 +71,7 @@ fn a_machine_outlives_whoever_looks_at_it() {
     let running = look();
     kill(pid(&running), Signal::SIGTERM).unwrap();
     let outcome = running.end();
-    assert!(outcome.stderr.contains("left running"), "{outcome:#?}");
+    assert!(outcome.says("left running"), "{outcome:#?}");
     machine.runs_on();
 }
 
@@ -91,7 +91,7 @@ fn gone(process: Pid) {
 #[track_caller]
 fn told_and_kept(place: &Place, outcome: &Outcome) {
     assert!(
-        outcome.stderr.contains("its tracer was killed by signal 9"),
+        outcome.says("its tracer was killed by signal 9"),
         "{outcome:#?}"
     );
     let report = crate::machine::report(&place.path("seen.json"), outcome);

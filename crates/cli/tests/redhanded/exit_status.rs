@@ -41,7 +41,7 @@ fn a_program_may_end_before_it_begins() {
     place.build("end", "early", &["-DEARLY"]);
     let outcome = place.run(["run", "--", "./early"]);
     assert_eq!(outcome.status, 9, "{outcome:#?}");
-    assert!(outcome.stderr.contains("No race caught"), "{outcome:#?}");
+    assert!(outcome.says("No race caught"), "{outcome:#?}");
 }
 
 #[test]

@@ -93,7 +93,7 @@ fn its_children_run_with_their_own_code() {
     for follow in ["none", "exec", "all"] {
         let outcome = place.run(["run", "--follow", follow, "--", "./family"]);
         assert_eq!(outcome.status, 0, "{outcome:#?}");
-        let told = outcome.stderr.contains("child processes: not followed");
+        let told = outcome.says("child processes: not followed");
         assert_eq!(told, follow == "none", "{outcome:#?}");
     }
 }

@@ -5,7 +5,6 @@ use crate::place::{Place, Running, members};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::fs;
-use std::process::Command;
 use std::time::Duration;
 
 fn signal(to: u32, signal: Signal) {
@@ -40,8 +39,8 @@ fn a_signal_is_passed_on_and_the_code_restored() {
 #[test]
 fn a_signal_that_kills_the_program_gives_its_status() {
     let place = Place::with("handler");
-    // Whatever the tests were started with.
-    let mut running = place.start(with_signals(&place, "--default-signal=HUP"));
+    let command = place.redhanded("run --quiet --fail-on never -- ./handler".split(' '));
+    let mut running = place.start(command);
     running.until_printed("ready");
     signal(running.child.id(), Signal::SIGHUP);
     let outcome = running.end();
@@ -52,7 +51,10 @@ fn a_signal_that_kills_the_program_gives_its_status() {
 #[test]
 fn a_signal_that_is_ignored_from_the_start_ends_nothing() {
     let place = Place::with("handler");
-    let mut running = place.start(with_signals(&place, "--ignore-signal=HUP"));
+    let mut command = place.command("env");
+    command.args(["--ignore-signal=HUP", env!("CARGO_BIN_EXE_redhanded")]);
+    command.args("run --quiet --fail-on never -- ./handler".split(' '));
+    let mut running = place.start(command);
     running.until_printed("ready");
     let redhanded = running.child.id();
     signal(redhanded, Signal::SIGHUP);
@@ -66,14 +68,6 @@ fn a_signal_that_is_ignored_from_the_start_ends_nothing() {
     let outcome = running.end();
     assert_eq!(outcome.status, 0, "{outcome:#?}");
     assert!(outcome.stdout().ends_with("asked by 15\n"), "{outcome:#?}");
-}
-
-/// The program `handler` observed, with signals set in a way of `env`.
-fn with_signals(place: &Place, how: &str) -> Command {
-    let mut command = place.command("env");
-    command.args([how, env!("CARGO_BIN_EXE_redhanded")]);
-    command.args("run --quiet --fail-on never -- ./handler".split(' '));
-    command
 }
 
 #[test]
@@ -122,7 +116,7 @@ fn after_its_time_a_program_is_left_running() {
     let mut running = place.start(command);
     let outcome = running.end_leaving_some();
     assert_eq!(outcome.status, 0, "{outcome:#?}");
-    assert!(outcome.stderr.contains("left running"), "{outcome:#?}");
+    assert!(outcome.says("left running"), "{outcome:#?}");
     let program = program(&running);
     assert_eq!(status_field(program, "TracerPid"), "0");
     for task in fs::read_dir(format!("/proc/{program}/task")).unwrap() {

@@ -28,6 +28,12 @@ impl Outcome {
         String::from_utf8_lossy(&self.stdout).into_owned()
     }
 
+    /// Whether stderr has these words, however its lines are broken.
+    pub fn says(&self, words: &str) -> bool {
+        let said: Vec<&str> = self.stderr.split_whitespace().collect();
+        said.join(" ").contains(words)
+    }
+
     /// Holds a refusal to one sentence on stderr, which names what is wrong.
     #[track_caller]
     pub fn refused(&self, status: i32, sentence: &str) {
@@ -97,7 +103,9 @@ impl Place {
 
     /// The tool with these arguments, to be run in this folder.
     pub fn redhanded<I: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = I>) -> Command {
-        let mut command = self.command(env!("CARGO_BIN_EXE_redhanded"));
+        // Whoever runs the tests may have had signals ignored.
+        let mut command = self.command("/usr/bin/env");
+        command.args(["--default-signal", env!("CARGO_BIN_EXE_redhanded")]);
         command.args(arguments);
         command
     }

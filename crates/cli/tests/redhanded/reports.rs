@@ -165,7 +165,7 @@ fn a_full_disk_costs_the_file_and_not_the_report() {
     let line = "run --max-races 1 --kill --for 2m --json /dev/full -- ./racy";
     let outcome = place.run(line.split(' '));
     assert_eq!(outcome.status, 125, "{outcome:#?}");
-    assert!(outcome.stderr.contains("RACE 1 of "), "{outcome:#?}");
+    assert!(outcome.says("RACE 1 of"), "{outcome:#?}");
     let last = outcome.stderr.lines().last().unwrap();
     assert!(
         last.starts_with("redhanded: cannot write the report to /dev/full"),
@@ -201,7 +201,7 @@ fn a_crash_is_told_with_what_was_done_before() {
         "./crash",
     ]);
     assert_eq!(outcome.status, 128 + 11, "{outcome:#?}");
-    assert!(outcome.stderr.contains("got signal 11"), "{outcome:#?}");
+    assert!(outcome.says("got signal 11"), "{outcome:#?}");
     let report = fs::read(place.path("report.json")).unwrap();
     let report: Value = serde_json::from_slice(&report).unwrap();
     let crash = &report["run"]["crash"];

@@ -37,6 +37,7 @@ impl Process {
         self.withdraw();
         sys::let_ear_listen(false);
         self.settle_down();
+        self.settle_all_newborns();
         self.pay_back();
         if self.ledger.is_none() {
             self.detach_each();
@@ -72,7 +73,7 @@ impl Process {
             }
             self.spread_registers(id);
         }
-        self.settle_newborns();
+        self.settle_all_newborns();
     }
 
     /// Lets whoever stopped go on until nothing is under way: no thread is behind

@@ -86,6 +86,7 @@ impl Process {
                         std::hint::spin_loop();
                         continue;
                     }
+                    self.settle_forgotten();
                     if let Some(taken) = self.signals.0.wait(left.min(LONGEST_SLEEP))
                         && taken.signal != libc::SIGCHLD
                     {
@@ -243,7 +244,7 @@ impl Process {
     fn newborn_stopped(&mut self, tid: Tid) {
         match self.newborn.remove(&tid) {
             Some(Newborn::Unseen(kind)) => self.settle(tid, kind),
-            _ => drop(self.newborn.insert(tid, Newborn::Stopped)),
+            _ => drop(self.newborn.insert(tid, Newborn::Stopped(self.now()))),
         }
     }
 

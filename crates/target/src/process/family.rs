@@ -6,11 +6,15 @@ use super::events::task_id;
 use super::maps;
 use super::space::{Space, open_memory};
 use super::{Follow, Kind, Newborn, Process, State, tasks};
-use crate::Stop;
 use crate::sys::{self, Tid};
+use crate::{Machine, Stop};
 use redhanded_model::SpaceId;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::time::Duration;
+
+/// Whoever makes a child tells of it in this time, however busy the machine is.
+const TOLD_WITHIN: Duration = Duration::from_secs(10);
 
 impl Process {
     /// `parent` made `child` by fork, vfork or clone.
@@ -18,7 +22,7 @@ impl Process {
         let Some(maker) = self.tasks.get(&parent).cloned() else {
             return;
         };
-        let stopped = self.newborn.remove(&child) == Some(Newborn::Stopped);
+        let stopped = matches!(self.newborn.remove(&child), Some(Newborn::Stopped(_)));
         if self.tasks.contains_key(&child) {
             return;
         }
@@ -131,26 +135,38 @@ impl Process {
         spaces.find(same).map(|space| space.id).unwrap_or_default()
     }
 
-    /// Settles everything whose first stop or parent's event is still to come:
-    /// its maker is gone, and nobody else will tell of it.
+    /// Somebody is gone: settles what he may have made, and nobody else will tell of.
     pub(super) fn settle_newborns(&mut self) {
+        self.settle_newborns_where(|process, tid, since| !process.is_being_made(tid, since));
+    }
+
+    /// Nothing of ours is left in any memory: settles everything that is not known
+    /// yet, whoever made it.
+    pub(super) fn settle_all_newborns(&mut self) {
+        self.settle_newborns_where(|_, _, _| true);
+    }
+
+    /// Settles what is known as a fork's child and has not been heard of yet, and what
+    /// has been heard of and is an orphan.
+    fn settle_newborns_where(&mut self, is_orphan: impl Fn(&Self, Tid, Duration) -> bool) {
         let waiting: Vec<Tid> = self.newborn.keys().copied().collect();
         for tid in waiting {
-            let orphan = tasks::process_of(tid).is_none_or(|pid| pid == tid);
-            let orphan = orphan && !self.is_being_made(tid);
-            let Some(state) = self.newborn.get(&tid).copied() else {
+            let Some(newborn) = self.newborn.get(&tid).copied() else {
                 continue;
             };
-            let kind = match state {
+            let is_process = || tasks::process_of(tid).is_none_or(|pid| pid == tid);
+            let kind = match newborn {
                 Newborn::Unseen(kind) => kind,
-                Newborn::Stopped if orphan => Kind::Forked {
-                    from: None,
-                    follow: self.settings.follow != Follow::None,
-                    owes_trap: false,
-                },
-                Newborn::Stopped => continue,
+                Newborn::Stopped(since) if is_process() && is_orphan(self, tid, since) => {
+                    Kind::Forked {
+                        from: None,
+                        follow: self.settings.follow != Follow::None,
+                        owes_trap: false,
+                    }
+                }
+                Newborn::Stopped(_) => continue,
             };
-            let stopped = state == Newborn::Stopped || self.await_birth(tid);
+            let stopped = newborn != Newborn::Unseen(kind) || self.await_birth(tid);
             self.newborn.remove(&tid);
             if stopped {
                 self.settle(tid, kind);
@@ -158,16 +174,24 @@ impl Process {
         }
     }
 
+    /// Settles those whose makers should have told of them long ago: they were killed
+    /// before they could.
+    pub(super) fn settle_forgotten(&mut self) {
+        let is_forgotten = |newborn: &Newborn| matches!(newborn, Newborn::Stopped(since) if self.now() >= *since + TOLD_WITHIN);
+        if self.newborn.values().any(is_forgotten) {
+            self.settle_newborns();
+        }
+    }
+
     /// Whether somebody is about to tell that he made this newborn: a parent whom we
     /// trace, or one who shares his memory with it. On a busy machine the child may
     /// be heard of long before its maker.
-    fn is_being_made(&self, newborn: Tid) -> bool {
+    fn is_being_made(&self, newborn: Tid, since: Duration) -> bool {
         let parent = tasks::parent_of(newborn);
-        self.tasks.values().any(|task| Some(task.pid) == parent)
-            || self
-                .spaces
-                .values()
-                .any(|space| sys::same_memory(space.pid, newborn) == Some(true))
+        let is_here = |space: &Space| sys::same_memory(space.pid, newborn) == Some(true);
+        self.now() < since + TOLD_WITHIN
+            && (self.tasks.values().any(|task| Some(task.pid) == parent)
+                || self.spaces.values().any(is_here))
     }
 
     /// A process became another program. Its first thread has the process's

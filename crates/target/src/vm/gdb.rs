@@ -125,7 +125,7 @@ impl Gdb {
         matches!(self.state, State::Running { .. })
     }
 
-    /// Since when it stands, if it does.
+    /// Since when it is known to stand, if it does.
     #[must_use]
     pub const fn stopped_at(&self) -> Instant {
         self.stopped
@@ -320,7 +320,12 @@ impl Gdb {
 
     /// Waits for the next packet that is an answer.
     fn answer(&mut self, deadline: Instant) -> Result<(), GdbError> {
+        let before = self.strays;
         let answered = greeting::answer(&mut self.connection, deadline, &mut self.strays);
+        if self.strays > before {
+            // It may be about another vCPU now.
+            self.selected = None;
+        }
         self.checked(answered)
     }
 

@@ -7,6 +7,7 @@
 use redhanded_target::vm::gdb::{
     Address, Answer, Gdb, GdbError, Point, PointKind, Request, StopReply, packet, rescue,
 };
+use redhanded_target::vm::launch::{Archive, Wanted, find};
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
@@ -32,26 +33,20 @@ echo both write
 /bin/busybox sleep 1000000
 ";
 
-/// The one file in `folder` whose name begins so.
-fn only(folder: &Path, prefix: &str) -> PathBuf {
-    let mut found: Vec<PathBuf> = fs::read_dir(folder)
-        .unwrap_or_else(|error| panic!("{}: {error}", folder.display()))
-        .filter_map(|entry| Some(entry.ok()?.path()))
-        .filter(|path| {
-            path.file_name()
-                .is_some_and(|n| n.to_string_lossy().starts_with(prefix))
-        })
-        .collect();
-    found.sort();
-    found
-        .pop()
-        .unwrap_or_else(|| panic!("no {prefix} in {}", folder.display()))
+/// The release of the distribution's own kernel.
+fn release(kernels: &Path) -> String {
+    let wanted = Wanted {
+        archive: Archive::Release,
+        debug: true,
+        headers: false,
+    };
+    find(kernels, &wanted).expect("a kernel").release
 }
 
 /// The addresses of symbols, in the order asked for.
 fn symbols<const N: usize>(kernels: &Path, names: [&str; N]) -> [u64; N] {
-    let map = only(&kernels.join("usr/lib/debug/boot"), "System.map");
-    let map = fs::read_to_string(map).unwrap();
+    let map = format!("usr/lib/debug/boot/System.map-{}", release(kernels));
+    let map = fs::read_to_string(kernels.join(map)).unwrap();
     names.map(|name| {
         let line = map
             .lines()
@@ -133,7 +128,7 @@ impl Vm {
         }
         command
             .arg("-kernel")
-            .arg(only(&kernels.join("boot"), "vmlinuz-"))
+            .arg(kernels.join(format!("boot/vmlinuz-{}", release(kernels))))
             .arg("-initrd")
             .arg(initrd)
             .args(["-append", "console=ttyS0 nokaslr panic=-1 quiet"])

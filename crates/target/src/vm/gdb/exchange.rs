@@ -86,7 +86,10 @@ impl<'a> Exchange<'a> {
         };
         self.taken += 1;
         match part {
-            Part::Select => self.refused = packet != b"OK",
+            Part::Select => {
+                self.refused = packet != b"OK";
+                self.refuse_again(index);
+            }
             // It is another one's.
             Part::Registers | Part::Memory { .. } if self.refused => {
                 self.answers[index] = Answer::refused(self.requests[index]);
@@ -95,6 +98,17 @@ impl<'a> Exchange<'a> {
             _ => {}
         }
         part.take(packet, layout, &mut self.answers[index]);
+    }
+
+    /// What was said of one that is not there holds until another one is selected.
+    fn refuse_again(&mut self, first: usize) {
+        let vcpu = self.requests[first].vcpu();
+        let rest = self.requests.iter().zip(&mut self.answers).skip(first + 1);
+        for (request, answer) in rest.take_while(|(r, _)| r.vcpu().is_none() || r.vcpu() == vcpu) {
+            if self.refused && matches!(request, Request::Select(_)) {
+                *answer = Answer::refused(*request);
+            }
+        }
     }
 
     /// Whether the last vCPU that was to be selected is not.
