@@ -277,21 +277,12 @@ impl Vm {
         if signal != StopReply::TRAP {
             return;
         }
-        let known = self
-            .vcpus
-            .get(&number)
-            .is_some_and(|v| v.registers.is_some());
-        if watch.is_none() && self.held() >= self.most_held() {
-            self.fetch(
-                if known {
-                    &[]
-                } else {
-                    std::slice::from_ref(&number)
-                },
-                &[],
-            );
-        } else {
+        // Of one that will go on at once only its place matters.
+        let passes = watch.is_none() && self.held() >= self.most_held();
+        if !passes {
             self.fetch_registers(Some(number));
+        } else if self.whose_registers().contains(&number) {
+            self.fetch(&[number], &[]);
         }
         let Some(registers) = self.registers(number) else {
             return;
@@ -401,7 +392,8 @@ impl Vm {
     /// Asks for the registers of these CPUs, and for memory as the first sees it.
     fn fetch(&mut self, whose: &[u32], hot: &[Request]) {
         let mut requests: Vec<Request> = whose.iter().copied().map(Request::Registers).collect();
-        requests.splice(1..1, hot.iter().copied());
+        let first = requests.len().min(1);
+        requests.splice(first..first, hot.iter().copied());
         let Some(mut answers) = self.ask(&requests) else {
             return;
         };
