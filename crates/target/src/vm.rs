@@ -154,9 +154,8 @@ impl Vm {
         if self.broken.is_some() {
             return None;
         }
-        let orders = std::mem::take(&mut self.orders);
-        let put_off = orders.len();
-        let mut all = orders;
+        let mut all = std::mem::take(&mut self.orders);
+        let put_off = all.len();
         all.extend_from_slice(requests);
         let asked = if self.gdb.is_running() {
             // Whoever stops a machine wants to know where it stands.

@@ -177,7 +177,11 @@ impl Process {
     /// Settles those whose makers should have told of them long ago: they were killed
     /// before they could.
     pub(super) fn settle_forgotten(&mut self) {
-        let is_forgotten = |newborn: &Newborn| matches!(newborn, Newborn::Stopped(since) if self.now() >= *since + TOLD_WITHIN);
+        let now = self.now();
+        let is_forgotten = |newborn: &Newborn| match newborn {
+            Newborn::Stopped(since) => now >= *since + TOLD_WITHIN,
+            Newborn::Unseen(_) => false,
+        };
         if self.newborn.values().any(is_forgotten) {
             self.settle_newborns();
         }
