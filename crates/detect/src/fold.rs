@@ -293,6 +293,7 @@ fn fingerprint(accesses: &[AccessReport], what: &What) -> Fingerprint {
         (None, Region::Global { module }) => format!("data of {module}"),
         (None, Region::Heap) => "heap".to_owned(),
         (None, Region::Stack { .. }) => "stack".to_owned(),
+        (None, Region::PerCpu { .. }) => "per-CPU data".to_owned(),
         (None, Region::Mapping { .. }) => "mapping".to_owned(),
         (None, Region::Unknown) => "memory".to_owned(),
     };

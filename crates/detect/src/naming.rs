@@ -71,6 +71,7 @@ pub fn module_at(modules: &[Arc<Module>], address: Avma) -> Option<&Arc<Module>>
 /// What lies at `address`, in names. Also whether its declaration says that
 /// accesses to it synchronise.
 pub fn what(address: Avma, size: u64, region: Region, modules: &[Arc<Module>]) -> (What, bool) {
+    let variable = variable_at(address, &region, modules);
     let mut what = What {
         name: None,
         type_name: None,
@@ -80,10 +81,9 @@ pub fn what(address: Avma, size: u64, region: Region, modules: &[Arc<Module>]) -
         size,
         region,
     };
-    let Some(variable) = variable_at(address, modules) else {
+    let Some((variable, offset)) = variable else {
         return (what, false);
     };
-    let (variable, offset) = variable;
     let part = variable.part(offset, size);
     what.name = Some(variable.name.clone());
     what.type_name = (!part.type_name.is_empty()).then_some(part.type_name);
@@ -92,9 +92,16 @@ pub fn what(address: Avma, size: u64, region: Region, modules: &[Arc<Module>]) -
     (what, part.synchronising.is_some())
 }
 
-fn variable_at(address: Avma, modules: &[Arc<Module>]) -> Option<(Variable, u64)> {
-    let module = module_at(modules, address)?;
-    let svma = module.svma(address);
+fn variable_at(address: Avma, region: &Region, modules: &[Arc<Module>]) -> Option<(Variable, u64)> {
+    let (module, svma) = match region {
+        Region::PerCpu { module, svma, .. } => {
+            (modules.iter().find(|known| known.name == *module)?, *svma)
+        }
+        _ => {
+            let module = module_at(modules, address)?;
+            (module, module.svma(address))
+        }
+    };
     let variable = module.image.as_ref()?.debug().variable_at(svma)?;
     let offset = svma.0.wrapping_sub(variable.svma.0);
     Some((variable, offset))

@@ -285,6 +285,12 @@ impl Image {
         section.uncompressed_data().ok()
     }
 
+    /// Where the file states a section to be.
+    #[must_use]
+    pub fn section_address(&self, name: &str) -> Option<Svma> {
+        Some(Svma(self.object()?.section_by_name(name)?.address()))
+    }
+
     /// The address of a symbol that the file exports or imports by this name.
     #[must_use]
     pub fn dynamic_symbol(&self, name: &str) -> Option<Svma> {

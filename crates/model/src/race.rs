@@ -1,6 +1,6 @@
 //! Races: collisions that share a fingerprint, told in names.
 
-use crate::{AccessKind, Class, Context};
+use crate::{AccessKind, Class, Context, Svma};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -76,6 +76,15 @@ pub enum Region {
     Stack {
         /// Whose.
         thread: ThreadName,
+    },
+    /// A CPU's own copy of a variable of a kernel.
+    PerCpu {
+        /// The kernel's file name.
+        module: String,
+        /// Whose.
+        cpu: u32,
+        /// Where the variable is in the file.
+        svma: Svma,
     },
     /// Another mapping.
     Mapping {

@@ -9,6 +9,7 @@ pub(crate) fn region(region: &Region) -> String {
         Region::Global { module } => format!("global of {module}"),
         Region::Heap => "heap".to_owned(),
         Region::Stack { thread: owner } => format!("stack of {}", thread(owner)),
+        Region::PerCpu { cpu, .. } => format!("per-CPU data of CPU {cpu}"),
         Region::Mapping { name, shared } => {
             let sharing = if *shared { ", shared" } else { "" };
             if name == "anonymous" {

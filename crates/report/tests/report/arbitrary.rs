@@ -6,7 +6,7 @@ use proptest::option;
 use proptest::prelude::*;
 use redhanded_model::{
     AccessKind, AccessReport, BitField, Class, Fingerprint, Frame, Loss, Losses, Race, Region,
-    RunReport, SeenBy, SiteCounts, ThreadName, Unseen, Values, What,
+    RunReport, SeenBy, SiteCounts, Svma, ThreadName, Unseen, Values, What,
 };
 use redhanded_report::{Style, Terminal, json};
 
@@ -89,6 +89,11 @@ fn region() -> impl Strategy<Value = Region> {
         name().prop_map(|module| Region::Global { module }),
         Just(Region::Heap),
         thread().prop_map(|thread| Region::Stack { thread }),
+        (name(), 0..8u32).prop_map(|(module, cpu)| Region::PerCpu {
+            module,
+            cpu,
+            svma: Svma(0x1f00),
+        }),
         (name(), any::<bool>()).prop_map(|(name, shared)| Region::Mapping { name, shared }),
         Just(Region::Unknown),
     ]

@@ -5,8 +5,9 @@ use super::gdb::{Gdb, GdbError, Request, VcpuRegisters};
 use super::{USER_END, Vm};
 use redhanded_image::Image;
 use redhanded_image::kernel::Btf;
-use redhanded_model::{Avma, Context, ContextKind, Region, ThreadName};
+use redhanded_model::{Avma, Context, ContextKind, Region, Svma, ThreadName};
 use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 use thiserror::Error;
@@ -67,6 +68,15 @@ pub enum NotAKernel {
     Gdb(#[from] GdbError),
 }
 
+/// The variables of a file that each CPU has a copy of.
+pub(super) struct PerCpu {
+    pub module: String,
+    /// Where they are in the data of a CPU.
+    pub within: Range<u64>,
+    /// Where they are in the file.
+    pub svma: Svma,
+}
+
 /// What is known of the kernel.
 pub(super) struct Guest {
     /// What an address of the file needs added.
@@ -81,6 +91,7 @@ pub(super) struct Guest {
     /// The beginning of the direct map, of vmalloc memory and of the page
     /// structures.
     areas: Option<[u64; 3]>,
+    pub per_cpu: Vec<PerCpu>,
 }
 
 impl Guest {
@@ -99,13 +110,22 @@ impl Guest {
             .get("linux_banner")
             .ok_or_else(|| NotAKernel::NoSymbols(name()))?;
         let expected = image
-            .bytes_at(redhanded_model::Svma(banner), BANNER_LEN)
+            .bytes_at(Svma(banner), BANNER_LEN)
             .ok_or_else(|| NotAKernel::NoSymbols(name()))?;
         let slide = find_slide(gdb, banner, expected)?.ok_or_else(|| NotAKernel::Other(name()))?;
         let field = |holder: &str, path: &str| Some(btf.field(holder, path)?.offset_bytes);
-        // From 6.2 to 6.14 the hottest per-CPU variables are fields of one.
+        // Up to 6.14 the file has per-CPU variables at the place that they have in the
+        // data of a CPU; later ones are moved with the kernel, like all others.
+        let start = symbols.get("__per_cpu_start").copied().unwrap_or(0);
+        let moved = if start == 0 { 0 } else { slide };
+        let within = |svma: u64| svma.wrapping_add(moved);
+        let end = symbols.get("__per_cpu_end").copied().unwrap_or(start);
+        // From 6.2 to 6.14 the hottest of them are fields of one.
         let hot = |path: &str| Some(symbols.get("pcpu_hot")? + field("pcpu_hot", path)?);
-        let per_cpu = |name: &str, path| symbols.get(name).copied().or_else(|| hot(path));
+        let per_cpu = |name: &str, path| {
+            let svma = symbols.get(name).copied().or_else(|| hot(path));
+            svma.map(within)
+        };
         let mut guest = Self {
             slide,
             current: per_cpu("current_task", "current_task"),
@@ -114,6 +134,11 @@ impl Guest {
             pid: field("task_struct", "pid"),
             stack: field("task_struct", "stack"),
             areas: None,
+            per_cpu: vec![PerCpu {
+                module: "vmlinux".to_owned(),
+                within: within(start)..within(end),
+                svma: Svma(start),
+            }],
             btf: Arc::clone(&btf),
             symbols,
         };
@@ -126,10 +151,16 @@ impl Guest {
         Some(self.symbols.get(name)?.wrapping_add(self.slide))
     }
 
-    /// How much per-CPU data the kernel proper has for each CPU.
-    fn per_cpu_size(&self) -> u64 {
-        let symbol = |name: &str| self.symbols.get(name).copied().unwrap_or(0);
-        symbol("__per_cpu_end").wrapping_sub(symbol("__per_cpu_start"))
+    /// The copy of a variable that is at `address`, among the data of this CPU,
+    /// which are at `base`.
+    fn per_cpu_region(&self, cpu: u32, base: u64, address: u64) -> Option<Region> {
+        let at = address.wrapping_sub(base);
+        let of = self.per_cpu.iter().find(|of| of.within.contains(&at))?;
+        Some(Region::PerCpu {
+            module: of.module.clone(),
+            cpu,
+            svma: Svma(of.svma.0.wrapping_add(at - of.within.start)),
+        })
     }
 
     fn read_areas(&self, gdb: &mut Gdb) -> Option<[u64; 3]> {
@@ -302,8 +333,10 @@ impl Vm {
         let numbers: Vec<u32> = self.vcpus.keys().copied().collect();
         for (cpu, number) in numbers.into_iter().enumerate() {
             let base = self.registers(number).as_ref().and_then(Self::per_cpu);
-            if base.is_some_and(|base| address.0.wrapping_sub(base) < self.guest.per_cpu_size()) {
-                return mapping(&format!("per-CPU data of CPU {cpu}"));
+            let own = u32::try_from(cpu).ok().zip(base);
+            let own = own.and_then(|(cpu, base)| self.guest.per_cpu_region(cpu, base, address.0));
+            if let Some(region) = own {
+                return region;
             }
             let task = self.per_cpu_word(number, self.guest.current);
             if let (Some(task), Some(at)) = (task, self.guest.stack)

@@ -2,11 +2,13 @@
 //! memory, and linked to where they are there.
 
 use super::Vm;
+use super::guest::PerCpu;
 use crate::Stop;
 use redhanded_image::kernel::unpack;
 use redhanded_image::{Image, link};
 use std::collections::BTreeMap;
 use std::fs;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -58,6 +60,7 @@ impl Vm {
             if let Some(image) = &module.image {
                 self.unwinder.remove_module(image, module.bias);
             }
+            self.guest.per_cpu.retain(|of| of.module != module.name);
             let range = module.range.clone();
             self.breakpoints.retain(|address| !range.contains(address));
             changed = true;
@@ -147,8 +150,29 @@ impl Vm {
             .max();
         let range = start.unwrap_or(0)..end.unwrap_or(0);
         let image: Arc<Image> = self.images.adopt(plain.with_live_text(&live));
+        let within = self.per_cpu_of(module.address);
+        let svma = image.section_address(".data..percpu");
+        if let (Some(within), Some(svma)) = (within, svma) {
+            self.guest.per_cpu.push(PerCpu {
+                module: module.name.clone(),
+                within,
+                svma,
+            });
+        }
         self.add_module(image, module.name.clone(), linked.base, range);
         Ok(())
+    }
+
+    /// Where the per-CPU variables of a module are in the data of a CPU.
+    fn per_cpu_of(&mut self, module: u64) -> Option<Range<u64>> {
+        let (start, size) = (
+            self.guest.field("module", "percpu")?,
+            self.guest.field("module", "percpu_size")?,
+        );
+        let start = self.word(module.wrapping_add(start))?;
+        let size = self.peek(module.wrapping_add(size), 4)?;
+        let size = u32::from_le_bytes(size.try_into().ok()?);
+        Some(start..start.checked_add(u64::from(size))?)
     }
 
     /// The names and addresses of a module's sections, as the kernel shows them in
