@@ -224,6 +224,21 @@ fn a_program_of_the_host_runs_with_its_libraries_and_files() {
 }
 
 #[test]
+fn a_program_from_a_folder_for_temporary_files_is_there() {
+    let Some(provision) = provision() else { return };
+    let folder = tempfile::tempdir_in("/tmp").unwrap();
+    let script = folder.path().join("load.sh");
+    fs::write(&script, "#!/bin/sh\nmount | grep ' /tmp '; ls -A /tmp\n").unwrap();
+    fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
+    let ran = run(&options(&provision, &[script.to_str().unwrap()]));
+    assert_eq!(ran.state, VmState::Exited(0), "{}", ran.err);
+    let (mount, files) = ran.out.split_once('\n').unwrap();
+    assert!(mount.contains("type tmpfs"), "{mount}");
+    let name = folder.path().file_name().unwrap().to_str().unwrap();
+    assert_eq!(files.trim(), name);
+}
+
+#[test]
 fn a_module_is_built_and_loaded_before_the_workload() {
     for provision in provision().into_iter().chain(backport()) {
         module_of(&provision);

@@ -230,7 +230,13 @@ $b mount -t devtmpfs dev /dev
 $b mkdir -p /dev/pts /dev/shm
 $b mount -t devpts pts /dev/pts
 $b mount -t tmpfs -o mode=1777 shm /dev/shm
-$b mount -t tmpfs -o mode=1777 tmp /tmp
+# Files that go along may be in there.
+$b mkdir /redhanded/tmp
+$b mount -t tmpfs -o mode=1777 tmp /redhanded/tmp
+$b cp -a /tmp/. /redhanded/tmp
+$b rm -rf /tmp/* /tmp/.[!.]*
+$b mount -o move /redhanded/tmp /tmp
+$b chmod 1777 /tmp
 $b ifconfig lo up
 export PATH=/bin:/sbin:/usr/bin:/usr/sbin:/usr/local/bin:/ HOME=/root TERM=dumb
 cd /
