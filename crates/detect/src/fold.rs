@@ -271,7 +271,7 @@ fn report(
         size: 0,
         pc: 0,
         instruction: None,
-        atomic: side.synchronisation.synchronises(),
+        atomic: side.synchronisation.is_atomic(),
         function: innermost.function,
         file: innermost.file,
         line: innermost.line,
@@ -393,7 +393,7 @@ fn side(
     } else {
         match place.map(|(image, svma)| image.debug().synchronisation(svma)) {
             Some(SourceSync::Marked(_)) => Synchronisation::Marked,
-            _ if in_sequence_section(pc, stack, modules) => Synchronisation::Marked,
+            _ if in_sequence_section(pc, stack, modules) => Synchronisation::Guarded,
             Some(SourceSync::Plain) => Synchronisation::Plain,
             Some(SourceSync::Unknown) | None => Synchronisation::Unknown,
         }

@@ -16,6 +16,9 @@ pub enum Synchronisation {
     Locked,
     /// It does: an atomic or volatile access in the source.
     Marked,
+    /// It is plain, but in a section that a sequence counter guards: who reads there
+    /// notices a writer and reads again.
+    Guarded,
     /// It does not: the source is known and shows a plain access, or no
     /// compiler uses such an instruction for an atomic access.
     Plain,
@@ -24,10 +27,21 @@ pub enum Synchronisation {
 }
 
 impl Synchronisation {
-    /// Whether the access is known to synchronise.
+    /// Whether the access is known to synchronise, by itself or by where it is.
     #[must_use]
     pub const fn synchronises(self) -> bool {
+        self.is_atomic() || matches!(self, Self::Guarded)
+    }
+
+    /// Whether the access itself is atomic.
+    #[must_use]
+    pub const fn is_atomic(self) -> bool {
         matches!(self, Self::Locked | Self::Marked)
+    }
+
+    /// Whether it synchronises though its instruction does not show it.
+    const fn by_source(self) -> bool {
+        matches!(self, Self::Marked | Self::Guarded)
     }
 }
 
@@ -57,7 +71,7 @@ impl Side {
     /// Whether the access may be atomic for all that is known.
     const fn maybe_atomic(&self) -> bool {
         match self.synchronisation {
-            Synchronisation::Locked | Synchronisation::Marked => true,
+            Synchronisation::Locked | Synchronisation::Marked | Synchronisation::Guarded => true,
             Synchronisation::Plain => false,
             Synchronisation::Unknown => self.natural && !matches!(self.kind, AccessKind::Update),
         }
@@ -94,7 +108,7 @@ pub enum Class {
 pub fn classify(sampled: Side, other: Option<Side>, evidence: Evidence) -> Option<Class> {
     let Some(other) = other else {
         return match sampled.synchronisation {
-            Synchronisation::Locked | Synchronisation::Marked => None,
+            Synchronisation::Locked | Synchronisation::Marked | Synchronisation::Guarded => None,
             _ if evidence.declared_synchronising => None,
             // Somebody wrote between its load and its store: lost either way.
             _ if sampled.plain_update() => Some(Class::Race),
@@ -116,10 +130,7 @@ pub fn classify(sampled: Side, other: Option<Side>, evidence: Evidence) -> Optio
     let lost_update = (sampled.kind == AccessKind::Update && sampled.plain_update())
         || (other.kind == AccessKind::Update && other.plain_update())
         || (sampled.plain_update() && other.kind.writes());
-    if lost_update
-        && sampled.synchronisation != Synchronisation::Marked
-        && other.synchronisation != Synchronisation::Marked
-    {
+    if lost_update && !sampled.synchronisation.by_source() && !other.synchronisation.by_source() {
         return Some(Class::Race);
     }
     // A plain store against a locked instruction is how hand-made locks are
@@ -141,7 +152,7 @@ pub fn classify(sampled: Side, other: Option<Side>, evidence: Evidence) -> Optio
 #[cfg(test)]
 mod tests {
     use super::*;
-    use Synchronisation::{Locked, Marked, Plain, Unknown};
+    use Synchronisation::{Guarded, Locked, Marked, Plain, Unknown};
 
     fn side(kind: AccessKind, synchronisation: Synchronisation) -> Side {
         Side {
@@ -217,6 +228,16 @@ mod tests {
             side(Read, Unknown),
             Some(Class::PossiblyAtomic),
         );
+    }
+
+    #[test]
+    fn what_a_sequence_counter_guards_meets_its_like_only() {
+        use AccessKind::{Read, Update};
+        let possibly = Some(Class::PossiblyAtomic);
+        check(side(Read, Guarded), side(Update, Guarded), None);
+        check(side(Read, Unknown), side(Update, Guarded), possibly);
+        check(side(Read, Plain), side(Update, Guarded), Some(Class::Race));
+        assert!(!Guarded.is_atomic(), "it is not told as an atomic access");
     }
 
     #[test]
