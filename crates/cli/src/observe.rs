@@ -371,7 +371,7 @@ fn describe(ending: Ending) -> String {
             let dumped = if core { ", core dumped" } else { "" };
             format!("killed by signal {signal}{dumped}")
         }
-        Ending::EndedByUs => "ended by --kill".to_owned(),
+        Ending::EndedByUs => "ended by redhanded".to_owned(),
         Ending::LeftRunning => "left running".to_owned(),
     }
 }

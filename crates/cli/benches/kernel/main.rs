@@ -10,6 +10,7 @@
 mod bench;
 mod chart;
 mod figures;
+mod load;
 
 use bench::{Bench, number};
 use redhanded_target::vm::launch::{Archive, Wanted, build_module, cache_folder, provide};
@@ -18,12 +19,6 @@ use std::path::Path;
 /// A loop of processes in the guest, which prints how many there were.
 const COUNT: &str = "i=0; e=$(($(cut -d. -f1 /proc/uptime) + SECONDS)); \
     while [ $(cut -d. -f1 /proc/uptime) -lt $e ]; do i=$((i+1)); done; echo $i";
-
-/// Files, pipes, processes and sockets, for ever.
-const LOAD: &str = "f() { while :; do for i in 1 2 3 4; do echo $i | cat > /tmp/$1$i; \
-    mv /tmp/$1$i /tmp/m$1$i; done; ls -lR /tmp /proc/self > /dev/null 2>&1; rm -f /tmp/?$1?; done; }; \
-    f a & f b & (while :; do nc -l -p 7 > /dev/null; done) & \
-    while :; do head -c 20000 /dev/zero | nc 127.0.0.1 7 > /dev/null 2>&1; ps > /dev/null; done";
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -50,11 +45,11 @@ fn main() {
         .position(|argument| argument == "--figures");
     match asks.and_then(|at| arguments.get(at + 1)) {
         Some(folder) => figures::draw(&bench, Path::new(folder)),
-        None => costs(&bench, &module, seconds),
+        None => costs(&bench, &module, scratch.path(), seconds),
     }
 }
 
-fn costs(bench: &Bench, module: &Path, seconds: u64) {
+fn costs(bench: &Bench, module: &Path, scratch: &Path, seconds: u64) {
     let time = format!("{seconds}s");
     println!("hot sites, two CPUs, {seconds} s each");
     for delay in ["15ms", "1ms"] {
@@ -89,8 +84,17 @@ fn costs(bench: &Bench, module: &Path, seconds: u64) {
         attached / alone
     );
 
-    println!("the whole kernel under a mixed load, {seconds} s");
-    let (run, _) = bench.observe(&["--for", &time], &["sh", "-c", LOAD]);
+    let load = load::build(&bench.provision, scratch);
+    let with = if load.has_ext4() {
+        ""
+    } else {
+        ", without ext4"
+    };
+    println!("the whole kernel under a mixed load{with}, {seconds} s");
+    let mut arguments = vec!["--for", &time];
+    arguments.extend(load.arguments.iter().map(String::as_str));
+    let workload: Vec<&str> = load.workload.iter().map(String::as_str).collect();
+    let (run, _) = bench.observe(&arguments, &workload);
     let sampled = run["run"]["sites"]["sampled"].as_u64().unwrap_or(0);
     println!(
         "  {sampled} distinct sites sampled, {:.0} windows/s, no CPU ran for {:.2} ms a window (median)",
