@@ -30,6 +30,8 @@ fn it_dies_by_the_same_signal() {
     let row = Row::new("endings");
     for (how, number, signal) in [
         ("crash", "0", 11),
+        // The very end of all addresses.
+        ("crash", "-8", 11),
         ("abort", "0", 6),
         ("int3", "0", 5),
         ("pipe", "0", 13),

@@ -91,7 +91,7 @@ impl OpenWindow {
             return bytes;
         }
         let first = bytes.start.0.next_multiple_of(8);
-        let places = (bytes.end().saturating_sub(first + widest)) / 8 + 1;
+        let places = (bytes.end() - first).saturating_sub(widest) / 8 + 1;
         let start = first + 8 * (self.record.id.0 % places);
         Bytes::new(Avma(start), widest.min(bytes.end() - start))
     }

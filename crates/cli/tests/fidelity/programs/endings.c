@@ -16,7 +16,7 @@ static void end(void) {
     if (!strcmp(how, "abort"))
         abort();
     if (!strcmp(how, "crash"))
-        crash(0);
+        crash((volatile int *)(long)number);
     if (!strcmp(how, "int3"))
         __asm__ volatile("int3");
     if (!strcmp(how, "pipe")) {
