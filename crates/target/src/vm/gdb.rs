@@ -98,7 +98,12 @@ impl Gdb {
     /// When what answers is no usable stub.
     pub fn over(stream: impl Into<OwnedFd>, patience: Duration) -> Result<Self, GdbError> {
         let mut connection = Connection::new(stream.into());
-        let greeting = greeting::greet(&mut connection, patience)?;
+        let greeting = greeting::greet(&mut connection, patience);
+        if greeting.is_err() && connection.acknowledged > 0 {
+            // Connecting to a stub has stopped its machine; closing does not let it go.
+            let _ = rescue(&connection);
+        }
+        let greeting = greeting?;
         Ok(Self {
             connection,
             patience,

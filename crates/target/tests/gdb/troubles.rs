@@ -111,6 +111,9 @@ fn what_is_no_stub_is_told_apart() {
             "qXfer:features:read:target.xml:0,ffb",
             "l<target><architecture>aarch64</architecture></target>",
         );
+        // Connecting has stopped it: it is let go.
+        stub.expect("interrupt");
+        stub.part();
     });
     assert_eq!(
         other.to_string(),
