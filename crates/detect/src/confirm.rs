@@ -12,7 +12,7 @@ use redhanded_image::{After, Instruction};
 use redhanded_model::{
     AccessKind, Avma, Bytes, Hit, Loss, Region, SpaceId, ThreadName, WindowRecord,
 };
-use redhanded_target::{Module, Target};
+use redhanded_target::{Module, Target, module_at};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 use std::sync::Arc;
@@ -75,6 +75,19 @@ impl Collision {
     pub fn sampled_instruction(&self) -> Option<Instruction> {
         Instruction::decode(&self.sampled_code, self.record.pc.0)
     }
+}
+
+/// Whether the instruction that is there now is about to access what the window is
+/// about: it was read earlier, and code changes.
+pub fn is_access_of(code: &[u8], record: &WindowRecord) -> bool {
+    let Some(instruction) = Instruction::decode(code, record.pc.0) else {
+        return false;
+    };
+    instruction.sampled_access().is_some_and(|access| {
+        let bytes = access.bytes_before(&record.registers);
+        access.kind == record.kind
+            && bytes.is_some_and(|b| b.intersection(record.bytes) == Some(record.bytes))
+    })
 }
 
 /// Makes out the access behind `hit`.
@@ -234,12 +247,9 @@ fn over_read(
     if confirmed.kind.writes() || confirmed.bytes.len <= 8 {
         return Ok(confirmed);
     }
-    let modules = target.modules();
-    let module_at = |at: Avma| {
-        let mut here = modules.iter().filter(|module| module.space == space);
-        here.find(|module| module.contains(at))
-    };
-    let Some(module) = module_at(confirmed.pc) else {
+    let mut modules = target.modules();
+    modules.retain(|module| module.space == space);
+    let Some(module) = module_at(&modules, confirmed.pc) else {
         return Ok(confirmed);
     };
     if !redhanded_image::is_runtime(Path::new(&module.name)) {
@@ -249,7 +259,7 @@ fn over_read(
     // the call that led here names what was asked for.
     let stack = target.stack(hit.task, &hit.registers);
     let name = stack.get(1).and_then(|back| {
-        let caller = module_at(*back)?;
+        let caller = module_at(&modules, *back)?;
         caller.image.as_ref()?.call_target_name(caller.svma(*back))
     });
     match name {

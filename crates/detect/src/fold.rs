@@ -8,7 +8,7 @@ use redhanded_model::{
     AccessKind, AccessReport, Avma, Bytes, Class, Evidence, Fingerprint, Frame, Line, Race, Region,
     SeenBy, Side, Synchronisation, ThreadName, Values, What, classify,
 };
-use redhanded_target::Module;
+use redhanded_target::{Module, module_at};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -141,7 +141,7 @@ impl Folder {
 }
 
 fn exact(collision: &Collision) -> Exact {
-    let place = |at: Avma| match naming::module_at(&collision.modules, at) {
+    let place = |at: Avma| match module_at(&collision.modules, at) {
         Some(module) => (Some(module.name.clone()), module.svma(at).0),
         None => (None, at.0),
     };
@@ -369,7 +369,7 @@ fn in_sequence_section(pc: Avma, stack: &[Avma], modules: &[Arc<Module>]) -> boo
     let calls = stack.iter().skip(1).take(GUARDING_CALLERS);
     let calls = calls.map(|back| Avma(back.0.wrapping_sub(1)));
     std::iter::once(pc).chain(calls).any(|at| {
-        naming::module_at(modules, at).is_some_and(|module| {
+        module_at(modules, at).is_some_and(|module| {
             let image = module.image.as_ref();
             image.is_some_and(|image| image.in_sequence_section(module.svma(at)))
         })
@@ -384,8 +384,8 @@ fn side(
     never_atomic: bool,
     (stack, modules): (&[Avma], &[Arc<Module>]),
 ) -> Side {
-    let place = naming::module_at(modules, pc)
-        .and_then(|module| Some((module.image.as_ref()?, module.svma(pc))));
+    let place =
+        module_at(modules, pc).and_then(|module| Some((module.image.as_ref()?, module.svma(pc))));
     let synchronisation = if locked {
         Synchronisation::Locked
     } else if never_atomic {

@@ -2,7 +2,7 @@
 
 use redhanded_image::Variable;
 use redhanded_model::{Avma, Frame, Region, What};
-use redhanded_target::Module;
+use redhanded_target::{Module, module_at};
 use std::sync::Arc;
 
 /// The stack in names: one frame or several (inlined functions) an address.
@@ -61,11 +61,6 @@ fn frames_in(module: &Module, inside: Avma, address: u64) -> Vec<Frame> {
             ..frame.clone()
         })
         .collect()
-}
-
-/// The module an address lies in.
-pub fn module_at(modules: &[Arc<Module>], address: Avma) -> Option<&Arc<Module>> {
-    modules.iter().find(|module| module.contains(address))
 }
 
 /// What lies at `address`, in names. Also whether its declaration says that

@@ -6,15 +6,22 @@
 //! what is drawn and fires is ever colder code. How many are drawn follows the
 //! rate of samples that is wanted.
 
+mod crowd;
 mod pool;
 
 use crate::Random;
+use crowd::Crowd;
 use pool::Pool;
 use redhanded_model::{ModuleId, SpaceId, Svma};
+use redhanded_target::Turns;
 use redhanded_target::images::Selected;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::Duration;
+
+/// How often sites are drawn.
+pub const TICK: Duration = Duration::from_millis(10);
 
 /// Programs with at most this many sites have all of them armed from the start.
 const SMALL: usize = 20_000;
@@ -108,15 +115,17 @@ pub struct Sampler {
     deferred: Vec<Index>,
     lonely: Vec<Index>,
     armed: usize,
-    /// How many are armed in each space, and how many can be.
+    /// How many are armed in each space.
     armed_in: HashMap<SpaceId, usize>,
-    limit: usize,
+    crowd: Crowd,
     start: Start,
     ever_armed: u64,
     ever_fired: u64,
     heaviest: f64,
     /// Sites to draw at the next tick; follows the rate.
     draw: f64,
+    /// How many samples are wanted until the next tick.
+    wanted: f64,
     /// Samples that were wanted and did not come.
     owed: f64,
     rate: f64,
@@ -124,10 +133,10 @@ pub struct Sampler {
 }
 
 impl Sampler {
-    /// An empty sampler that aims at `rate` samples a second, with at most
-    /// `limit` sites armed in a space.
+    /// An empty sampler that aims at `rate` samples a second, of sites that may have
+    /// to take turns.
     #[must_use]
-    pub fn new(random: Random, rate: f64, limit: Option<usize>, start: Start) -> Self {
+    pub fn new(random: Random, rate: f64, turns: Option<Turns>, start: Start) -> Self {
         Self {
             random,
             modules: Vec::new(),
@@ -143,12 +152,16 @@ impl Sampler {
             lonely: Vec::new(),
             armed: 0,
             armed_in: HashMap::new(),
-            limit: limit.unwrap_or(MOST_ARMED),
+            crowd: turns.map_or_else(
+                || Crowd::new(MOST_ARMED, false),
+                |turns| Crowd::new(turns.at_once, turns.stop_all),
+            ),
             start,
             ever_armed: 0,
             ever_fired: 0,
             heaviest: 1.0,
             draw: 1.0,
+            wanted: 0.0,
             owed: 0.0,
             rate,
             fired_since_tick: 0,
@@ -179,16 +192,16 @@ impl Sampler {
         let added = first..self.entries.len() as Index;
         let in_space = self.modules.iter().filter(|known| known.space == space);
         let sites: usize = in_space.map(|known| known.selected.sites.len()).sum();
-        if self.start == Start::AtOnce && sites <= SMALL.min(self.limit) {
+        if self.start == Start::AtOnce && sites <= SMALL.min(self.crowd.limit()) {
             return added.map(|index| self.set_armed(index)).collect();
         }
         self.pool.extend(added);
         let armed = self.armed_in.get(&space).copied().unwrap_or(0);
         let first = match self.start {
             Start::AtOnce => FIRST_DRAW,
-            Start::Gently => self.limit.min(LEAST_DRAWN.ceil() as usize),
+            Start::Gently => LEAST_DRAWN.ceil() as usize,
         };
-        self.draw(first.min(self.limit).saturating_sub(armed))
+        self.draw(first.min(self.crowd.limit()).saturating_sub(armed))
     }
 
     /// The place of a file in the coverage.
@@ -296,7 +309,7 @@ impl Sampler {
         self.place(index).is_some_and(|(module, _)| {
             self.armed_in
                 .get(&module.space)
-                .is_some_and(|armed| *armed >= self.limit)
+                .is_some_and(|armed| *armed >= self.crowd.limit())
         })
     }
 
@@ -339,7 +352,7 @@ impl Sampler {
             if weight < self.heaviest && self.random.unit() * self.heaviest > weight {
                 continue;
             }
-            if self.limit < MOST_ARMED && self.is_crowded(index) {
+            if self.crowd.limit() < MOST_ARMED && self.is_crowded(index) {
                 continue;
             }
             self.pool.remove(index);
@@ -419,6 +432,7 @@ impl Sampler {
 
     /// A site fired while another window had to be left in peace.
     pub fn deferred(&mut self, module: ModuleId, svma: Svma) {
+        self.crowd.reached_in_vain();
         let index = self.fired(module, svma, State::Deferred);
         self.deferred.extend(index);
     }
@@ -457,10 +471,25 @@ impl Sampler {
         armed
     }
 
-    /// A window ended: what passed it by is armed again.
+    /// A window ended: what passed it by is armed again, and where few are armed its
+    /// own place is filled at once.
     pub fn window_ended(&mut self) -> Vec<(ModuleId, Svma)> {
+        self.crowd.window_ended();
         let deferred = std::mem::take(&mut self.deferred);
-        self.arm_again(deferred)
+        let mut armed = self.arm_again(deferred);
+        if self.crowd.adapts() && (self.fired_since_tick as f64) < self.wanted {
+            armed.extend(self.draw(1));
+        }
+        armed
+    }
+
+    /// A window could be open and is not: if nothing fired for a whole tick although
+    /// it was wanted, more sites must be armed.
+    pub fn has_room(&mut self) {
+        let missed = self.wanted >= 1.0 || self.owed >= 1.0;
+        if missed && self.fired_since_tick == 0 {
+            self.crowd.was_silent();
+        }
     }
 
     /// Some time passed: draws more, so that as many fire as the rate and the
@@ -470,6 +499,7 @@ impl Sampler {
         let fired = std::mem::take(&mut self.fired_since_tick) as f64;
         let room = MOST_ARMED.saturating_sub(self.armed) as f64;
         // Less than one a tick is too few or too many only over several.
+        self.wanted = (self.rate * TICK.as_secs_f64()).min(affordable);
         self.owed = (self.owed + wanted - fired).clamp(-MOST_OWED, MOST_OWED);
         let (too_many, too_few) = if wanted < 1.0 {
             (self.owed <= -1.0, self.owed >= 1.0)
@@ -494,7 +524,7 @@ impl Sampler {
     /// more may be armed and too little fires.
     #[must_use]
     pub fn is_full(&self) -> bool {
-        self.armed >= self.limit
+        self.armed >= self.crowd.limit()
     }
 
     /// All armed sites were disarmed: they can be drawn again.

@@ -1,7 +1,8 @@
 //! The loop that drives a target: arm, wait, confirm, hand on.
 
-use crate::confirm::{Collision, code_at, confirm};
+use crate::confirm::{Collision, code_at, confirm, is_access_of};
 use crate::crash::{Crashed, MOST_RECENT, Recent};
+use crate::sampler::TICK;
 use crate::suspects::suspects;
 use crate::{Budget, Random, Sampler, Start};
 use redhanded_model::{
@@ -9,14 +10,12 @@ use redhanded_model::{
     Strategy, Svma, TaskId, WindowPlan, WindowRecord,
 };
 use redhanded_target::images::Selected;
-use redhanded_target::{Arm, Ending, Event, Module, Target, TargetError};
+use redhanded_target::{Arm, Ending, Event, Module, Target, TargetError, module_at};
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How often sites are drawn and the budget is looked at.
-const TICK: Duration = Duration::from_millis(10);
 /// Windows that are not drawn for.
 const KEPT: f64 = 8.0;
 /// How often a full set of armed sites is given up for a new draw; restoring so
@@ -144,7 +143,7 @@ pub fn watch(
     let sampler = Sampler::new(
         Random::new(random.bits()),
         options.rate,
-        turns.map(|turns| turns.at_once),
+        turns,
         options.start,
     );
     let redraw_every = turns.map_or(REDRAW_EVERY, |turns| turns.each);
@@ -294,10 +293,13 @@ impl Session<'_> {
         self.next_tick = now + TICK;
         let is_due = now >= self.next_redraw && (self.takes_turns || self.sampler.is_full());
         // Changing them would disturb a window that is open.
-        if is_due && self.target.has_room() {
-            self.next_redraw = now + self.redraw_every;
-            self.target.disarm_all();
-            self.sampler.disarmed();
+        if self.target.has_room() {
+            self.sampler.has_room();
+            if is_due {
+                self.next_redraw = now + self.redraw_every;
+                self.target.disarm_all();
+                self.sampler.disarmed();
+            }
         }
         self.note_lively();
         let sites = self.sampler.tick(passed, affordable);
@@ -313,8 +315,7 @@ impl Session<'_> {
         }
         let modules = self.target.modules();
         for range in lively {
-            let module = modules.iter().find(|m| m.contains(Avma(range.start)));
-            if let Some(module) = module {
+            if let Some(module) = module_at(&modules, Avma(range.start)) {
                 let svma = |at| module.svma(Avma(at));
                 self.sampler
                     .ran(module.id, svma(range.start)..svma(range.end));
@@ -387,6 +388,13 @@ impl Session<'_> {
 
     /// Something was seen in a window: both threads stand, or the sampled one.
     fn collided(&mut self, record: WindowRecord, sink: &mut dyn Sink) -> Standing {
+        let sampled_code = code_at(self.target, record.space, record.pc);
+        if !is_access_of(&sampled_code, &record) {
+            self.counts.losses.add(Loss::TextChanged);
+            self.target.release(record.id);
+            self.window_ended(&record);
+            return Standing::Release;
+        }
         let other = match &record.hit {
             None => None,
             Some(hit) => match confirm(self.target, &record, hit) {
@@ -417,7 +425,7 @@ impl Session<'_> {
                 Vec::new()
             },
             modules,
-            sampled_code: code_at(self.target, record.space, record.pc),
+            sampled_code,
             record,
         };
         let standing = sink.standing(&collision, self.target);

@@ -286,7 +286,11 @@ fn what_takes_turns_gives_them_up_however_little_is_asked_for() {
         fake.site(AccessKind::Update, 8, false);
     }
     let each = Duration::from_millis(20);
-    fake.take_turns(Turns { at_once: 50, each });
+    fake.take_turns(Turns {
+        at_once: 50,
+        each,
+        stop_all: true,
+    });
     let few = Options {
         rate: 5.0,
         ..options()
@@ -308,6 +312,7 @@ fn few_samples_a_second_are_few() {
     fake.take_turns(Turns {
         at_once: 20,
         each: Duration::from_millis(20),
+        stop_all: true,
     });
     let (_, counts) = run(fake, few, 5);
     assert!((50..200).contains(&counts.samples), "{}", counts.samples);

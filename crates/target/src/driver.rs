@@ -207,7 +207,7 @@ impl<M: Machine> Driver<M> {
         // The last instruction of a page may be followed by nothing.
         let readable = (1..=code.len())
             .rev()
-            .find(|len| self.machine.read(space, pc, &mut code[..*len]))?;
+            .find(|len| self.machine.code(space, pc, &mut code[..*len]))?;
         let instruction = Instruction::decode(&code[..readable], pc.0)?;
         let access = instruction.sampled_access()?;
         let bytes = access.bytes_before(registers)?;
@@ -391,8 +391,6 @@ impl<M: Machine> Driver<M> {
                 false
             }
             Phase::Waiting => {
-                self.open[index].looks += 1;
-                self.open[index].next_look = now + self.machine.look_after(self.open[index].looks);
                 let rereads = self.open[index].plan.strategy.rereads();
                 let changed = rereads && self.reread(index);
                 let end = if changed {
@@ -402,6 +400,9 @@ impl<M: Machine> Driver<M> {
                 } else if self.is_stalled(index, now) {
                     WindowEnd::Blocked
                 } else {
+                    let window = &mut self.open[index];
+                    window.looks += 1;
+                    window.next_look = now + self.machine.look_after(window.looks);
                     return false;
                 };
                 self.open[index].record.end = end;

@@ -50,7 +50,14 @@ pub struct Module {
 }
 
 impl Module {
-    /// Whether `avma` lies in it.
+    /// Whether `avma` lies in a part that its file describes.
+    #[must_use]
+    pub fn has_segment(&self, avma: Avma) -> bool {
+        let segment = |image: &Arc<Image>| image.segment_at(self.svma(avma)).is_some();
+        self.contains(avma) && self.image.as_ref().is_some_and(segment)
+    }
+
+    /// Whether `avma` lies between its first and its last byte.
     #[must_use]
     pub fn contains(&self, avma: Avma) -> bool {
         self.range.contains(&avma.0)
@@ -67,6 +74,15 @@ impl Module {
     pub const fn avma(&self, svma: Svma) -> Avma {
         Avma(svma.0.wrapping_add(self.bias))
     }
+}
+
+/// The module that an address lies in. Parts of one may lie between those of another:
+/// the one that has something there is meant.
+#[must_use]
+pub fn module_at(modules: &[Arc<Module>], address: Avma) -> Option<&Arc<Module>> {
+    let around = || modules.iter().filter(|module| module.contains(address));
+    let here = around().find(|module| module.has_segment(address));
+    here.or_else(|| around().next())
 }
 
 /// A site to be armed, with what its window is to do.

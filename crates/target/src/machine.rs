@@ -28,6 +28,8 @@ pub struct Turns {
     pub at_once: usize,
     /// For how long each stands at most.
     pub each: Duration,
+    /// Whether one that is reached stops everybody, not only who reached it.
+    pub stop_all: bool,
 }
 
 /// Why a target cannot be started or driven.
@@ -199,7 +201,13 @@ pub trait Machine {
     /// Reads memory as the program sees it: breakpoint bytes are hidden.
     fn read(&mut self, space: SpaceId, address: Avma, buffer: &mut [u8]) -> bool;
 
-    /// The same, and afterwards nothing is asked until something happens: where the
+    /// Reads code, perhaps as it was when it was indexed. What is made of it has to be
+    /// confirmed with [`Machine::read`] before anything is claimed.
+    fn code(&mut self, space: SpaceId, address: Avma, buffer: &mut [u8]) -> bool {
+        self.read(space, address, buffer)
+    }
+
+    /// Reads memory, and afterwards nothing is asked until something happens: where the
     /// others stand meanwhile, they need not wait for the bytes.
     fn read_then_run(&mut self, space: SpaceId, address: Avma, buffer: &mut [u8]) -> bool {
         self.read(space, address, buffer)

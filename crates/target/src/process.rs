@@ -447,6 +447,7 @@ impl Machine for Process {
         self.settings.safe.then_some(Turns {
             at_once: FOR_SITES,
             each: A_TURN,
+            stop_all: false,
         })
     }
 

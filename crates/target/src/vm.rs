@@ -24,7 +24,7 @@ pub use kernel::KernelFiles;
 use crate::images::Images;
 use crate::machine::at_once;
 use crate::process::Signals;
-use crate::{Ending, Module, Stop, Turns, Watch};
+use crate::{Ending, Module, Stop, Turns, Watch, module_at};
 use gdb::{Answer, Gdb, GdbError, Point, PointKind, Request, StopReply, VcpuRegisters};
 use guest::Guest;
 use peek::Peeked;
@@ -46,6 +46,7 @@ const WATCHES: usize = 4;
 const TURNS: Turns = Turns {
     at_once: 24,
     each: Duration::from_millis(20),
+    stop_all: true,
 };
 /// How long the stub may take for an answer.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -112,7 +113,7 @@ pub struct Vm {
     modules: Vec<Arc<Module>>,
     next_module: u32,
     /// The modules that the kernel had when it was asked last.
-    known_list: Option<Vec<u64>>,
+    known_list: Vec<loadable::Loaded>,
     /// The ends of its list, as they were then, and when it is followed again.
     list_ends: Option<Vec<u8>>,
     next_walk: Duration,
@@ -120,6 +121,8 @@ pub struct Vm {
     images: Arc<Images>,
     unwinder: Unwinder,
     lively: Vec<Range<u64>>,
+    /// Whether nobody made progress at the last look.
+    stalled: bool,
     next_look: Duration,
     losses: Losses,
     signals: Arc<Signals>,
@@ -158,13 +161,8 @@ impl Vm {
         let put_off = all.len();
         all.extend_from_slice(requests);
         let asked = if self.gdb.is_running() {
-            // Whoever stops a machine wants to know where it stands.
-            let whose = self.whose_registers();
-            all.extend(whose.iter().copied().map(Request::Registers));
             let asked = self.gdb.interrupt_then_ask(&all, PATIENCE);
-            asked.map(|(reply, mut answers)| {
-                let rest = answers.len().min(put_off + requests.len());
-                self.note_registers(&whose, answers.split_off(rest));
+            asked.map(|(reply, answers)| {
                 // What happened just before is not lost.
                 self.stopped(reply);
                 answers
@@ -197,19 +195,23 @@ impl Vm {
         at_once(self.vcpus.len().saturating_sub(1), WATCHES)
     }
 
-    /// Orders the breakpoints that are wanted.
+    /// Orders the breakpoints that are wanted. A CPU that stands at one and is let go
+    /// would reach it again without having moved; there it comes with the next stop.
     fn arrange_breakpoints(&mut self) {
-        let Self {
-            breakpoints,
-            standing,
-            orders,
-            ..
-        } = self;
-        let gone = standing.difference(breakpoints);
-        orders.extend(gone.map(|at| Request::Remove(software(*at))));
-        let new = breakpoints.difference(standing);
-        orders.extend(new.map(|at| Request::Insert(software(*at))));
-        standing.clone_from(breakpoints);
+        let leaving: Vec<u64> = self
+            .vcpus
+            .values()
+            .filter(|vcpu| !vcpu.held)
+            .filter_map(|vcpu| Some(vcpu.registers?.general.rip))
+            .collect();
+        let mut wanted = self.breakpoints.clone();
+        wanted.retain(|at| !leaving.contains(at));
+        let gone = self.standing.difference(&wanted);
+        let gone = gone.map(|at| Request::Remove(software(*at)));
+        let new = wanted.difference(&self.standing);
+        let new = new.map(|at| Request::Insert(software(*at)));
+        self.orders.extend(gone.chain(new));
+        self.standing = wanted;
     }
 
     /// Lets every CPU go that is not held.
@@ -327,7 +329,9 @@ impl Vm {
             self.losses.add(Loss::StaleTrap);
             return;
         }
-        if set.root.is_some() && set.root != root(&registers) {
+        // A user's address means nothing by itself.
+        let is_user = set.watch.bytes.start.0 < USER_END;
+        if is_user && (set.root.is_none() || set.root != root(&registers)) {
             self.losses.add(Loss::OtherSpace);
             return;
         }
@@ -376,10 +380,9 @@ impl Vm {
     /// Makes the registers of all CPUs known. Of the one that stopped the machine it
     /// will be asked at once what it is doing; that comes along.
     fn fetch_registers(&mut self, stopped: Option<u32>) {
-        self.stop();
         let mut whose = self.whose_registers();
         if whose.is_empty() {
-            return;
+            return self.stop();
         }
         whose.sort_by_key(|number| Some(*number) != stopped);
         let hot = stopped.map_or_else(Vec::new, |number| {
@@ -419,8 +422,24 @@ impl Vm {
             vcpu.user
                 .is_some_and(|bytes| (bytes.start.0..bytes.end()).contains(&address))
         });
-        let view = owner.map_or(self.view, |(number, _)| *number);
+        let view = match owner {
+            Some((number, _)) => *number,
+            None if address < USER_END => self.view,
+            None => self.kernel_view(),
+        };
         [Request::Select(view), Request::Read { address, len }]
+    }
+
+    /// A CPU that sees the kernel, which one that runs a user's program may not; if
+    /// there is one, one that stays where it is.
+    fn kernel_view(&self) -> u32 {
+        let sees = |vcpu: &Vcpu| {
+            let registers = vcpu.registers.as_ref();
+            registers.is_some_and(|registers| registers.general.rip >= USER_END)
+        };
+        let seeing = self.vcpus.iter().filter(|(_, vcpu)| sees(vcpu));
+        let best = seeing.max_by_key(|(_, vcpu)| vcpu.held);
+        best.map_or(self.view, |(number, _)| *number)
     }
 
     fn word(&mut self, address: u64) -> Option<u64> {
@@ -429,7 +448,7 @@ impl Vm {
     }
 
     fn module_at(&self, address: Avma) -> Option<&Arc<Module>> {
-        self.modules.iter().find(|module| module.contains(address))
+        module_at(&self.modules, address)
     }
 
     /// The name of the function at a live address.

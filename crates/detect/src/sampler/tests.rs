@@ -21,6 +21,14 @@ fn sites(count: u64, weight: impl Fn(u64) -> f64) -> Arc<Selected> {
     })
 }
 
+fn turns(at_once: usize) -> Turns {
+    Turns {
+        at_once,
+        each: Duration::from_millis(20),
+        stop_all: false,
+    }
+}
+
 const M: ModuleId = ModuleId(0);
 const S: SpaceId = SpaceId(1);
 
@@ -77,7 +85,7 @@ fn a_module_that_goes_takes_its_sites_along() {
 
 #[test]
 fn where_few_can_be_armed_they_take_turns() {
-    let mut sampler = Sampler::new(Random::new(3), 1e6, Some(2), Start::AtOnce);
+    let mut sampler = Sampler::new(Random::new(3), 1e6, Some(turns(2)), Start::AtOnce);
     assert_eq!(sampler.add_module(M, S, &sites(100, |_| 1.0)).len(), 2);
     assert!(sampler.is_full());
     assert!(sampler.tick(1.0, 1e9).is_empty(), "there is no room");
@@ -117,7 +125,7 @@ fn a_gentle_start_arms_few() {
 
 #[test]
 fn code_that_runs_is_drawn_more_often_and_the_rest_still_is() {
-    let mut sampler = Sampler::new(Random::new(5), 1e6, Some(4), Start::AtOnce);
+    let mut sampler = Sampler::new(Random::new(5), 1e6, Some(turns(4)), Start::AtOnce);
     sampler.add_module(M, S, &sites(10_000, |_| 1.0));
     sampler.ran(M, Svma(100)..Svma(200));
     sampler.ran(M, Svma(100)..Svma(200));

@@ -63,6 +63,12 @@ pub enum NotAKernel {
          file of the very kernel that runs, and wait until it has booted"
     )]
     Other(String),
+    /// Its code is not there.
+    #[error(
+        "the kernel's code at {0:#x} cannot be read from the machine: give the file of the very \
+         kernel that runs"
+    )]
+    Unreadable(u64),
     /// The machine could not be asked.
     #[error(transparent)]
     Gdb(#[from] GdbError),
@@ -121,7 +127,11 @@ impl Guest {
         let within = |svma: u64| svma.wrapping_add(moved);
         let end = symbols.get("__per_cpu_end").copied().unwrap_or(start);
         // From 6.2 to 6.14 the hottest of them are fields of one.
-        let hot = |path: &str| Some(symbols.get("pcpu_hot")? + field("pcpu_hot", path)?);
+        let hot = |path: &str| {
+            symbols
+                .get("pcpu_hot")?
+                .checked_add(field("pcpu_hot", path)?)
+        };
         let per_cpu = |name: &str, path| {
             let svma = symbols.get(name).copied().or_else(|| hot(path));
             svma.map(within)
@@ -307,7 +317,7 @@ impl Vm {
         let mut table = registers.cr3? & FRAME;
         for level in (0..if five_levels { 5 } else { 4 }).rev() {
             let index = address >> (12 + 9 * level) & 0x1ff;
-            let entry = self.word(direct.wrapping_add(table) + 8 * index)?;
+            let entry = self.word(direct.wrapping_add(table).wrapping_add(8 * index))?;
             if entry & PRESENT == 0 {
                 return None;
             }

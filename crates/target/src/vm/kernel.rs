@@ -20,6 +20,9 @@ const TEXT_PIECE: usize = 1 << 20;
 /// How long it runs then.
 const TEXT_PAUSE: Duration = Duration::from_millis(10);
 
+/// How often it is tried to read a piece.
+const MOST_FAILED: usize = 200;
+
 /// The files of a kernel.
 #[derive(Clone, Debug, Default)]
 pub struct KernelFiles {
@@ -88,13 +91,14 @@ impl Vm {
             images,
             unwinder: Unwinder::new(),
             lively: Vec::new(),
+            stalled: false,
             next_look: Duration::ZERO,
             losses: Losses::default(),
             signals,
             unseen,
             broken: None,
             stood: Default::default(),
-            known_list: None,
+            known_list: Vec::new(),
             peeked: Default::default(),
             list_ends: None,
             next_walk: Duration::ZERO,
@@ -141,14 +145,24 @@ fn read_text(gdb: &mut Gdb, guest: &Guest) -> Result<Vec<(Svma, Vec<u8>)>, Targe
     };
     let mut text = Vec::new();
     let mut at = from;
+    let mut failed = 0;
+    let vcpus = gdb.vcpus().to_vec();
     while at < to {
         let len = TEXT_PIECE.min((to - at) as usize);
-        let request = Request::Read { address: at, len };
-        let piece = gdb.ask(&[request]).map_err(broken)?.pop();
         // A CPU that runs a user's program may not see the kernel.
+        let requests = [
+            Request::Select(vcpus[failed % vcpus.len()]),
+            Request::Read { address: at, len },
+        ];
+        let piece = gdb.ask(&requests).map_err(broken)?.pop();
         if let Some(piece) = piece.and_then(super::Answer::memory) {
             text.extend_from_slice(&piece);
             at += len as u64;
+            failed = 0;
+        } else if failed >= MOST_FAILED {
+            return Err(NotAKernel::Unreadable(at).into());
+        } else {
+            failed += 1;
         }
         gdb.resume(None).map_err(broken)?;
         if gdb.wait(TEXT_PAUSE).map_err(broken)?.is_none() {

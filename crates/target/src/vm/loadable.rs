@@ -6,6 +6,7 @@ use super::guest::PerCpu;
 use crate::Stop;
 use redhanded_image::kernel::unpack;
 use redhanded_image::{Image, link};
+use redhanded_model::Avma;
 use std::collections::BTreeMap;
 use std::fs;
 use std::ops::Range;
@@ -23,6 +24,7 @@ pub(super) const WALK_EVERY: Duration = Duration::from_secs(2);
 const USABLE: [u32; 2] = [0, 1];
 
 /// A module as the kernel's list has it.
+#[derive(Clone, PartialEq, Eq)]
 pub(super) struct Loaded {
     address: u64,
     name: String,
@@ -45,13 +47,16 @@ impl Vm {
         let Some(loaded) = self.list(head) else {
             return;
         };
-        let known: Vec<u64> = loaded.iter().map(|module| module.address).collect();
-        if self.known_list.as_ref() == Some(&known) {
+        if self.known_list == loaded {
             return;
         }
-        self.known_list = Some(known);
+        let before = std::mem::replace(&mut self.known_list, loaded.clone());
         let mut changed = false;
-        let stays = |name: &str| loaded.iter().any(|module| module.name == name);
+        // One that went and came back is another: it need not be the same file.
+        let stays = |name: &str| {
+            let mut same = loaded.iter().filter(|module| before.contains(module));
+            same.any(|module| module.name == name)
+        };
         let (stay, gone): (Vec<_>, Vec<_>) = std::mem::take(&mut self.modules)
             .into_iter()
             .partition(|module| module.name == "vmlinux" || stays(&module.name));
@@ -61,8 +66,8 @@ impl Vm {
                 self.unwinder.remove_module(image, module.bias);
             }
             self.guest.per_cpu.retain(|of| of.module != module.name);
-            let range = module.range.clone();
-            self.breakpoints.retain(|address| !range.contains(address));
+            self.breakpoints
+                .retain(|address| !module.has_segment(Avma(*address)));
             changed = true;
         }
         for module in &loaded {
@@ -141,7 +146,12 @@ impl Vm {
             let at = segment.svma.0.wrapping_add(linked.base);
             let answers = self.ask(&self.reading(at, segment.file_size as usize));
             let text = answers.and_then(|mut answers| answers.pop()?.memory());
-            live.extend(text.map(|bytes| (segment.svma, bytes)));
+            let Some(text) = text else {
+                // It may be better when the list is followed next.
+                self.known_list.retain(|known| known != module);
+                return Err("its code could not be read from the guest".to_owned());
+            };
+            live.push((segment.svma, text));
         }
         let segments = || plain.segments().iter();
         let start = segments().map(|segment| segment.svma.0).min();

@@ -17,8 +17,11 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The first look at an open window, which doubles: each stops the machine.
-const FIRST_LOOK: Duration = Duration::from_millis(2);
+/// The first look at an open window, which doubles: each stops the machine. Where
+/// the last one found that nobody makes progress, the next may find that too, and
+/// every moment is wasted.
+const FIRST_LOOK: Duration = Duration::from_millis(8);
+const FIRST_LOOK_STALLED: Duration = Duration::from_millis(2);
 /// How often it is asked which code runs.
 const LOOK_AROUND_EVERY: Duration = Duration::from_millis(20);
 /// How much of a stack is read at once to unwind it.
@@ -166,23 +169,31 @@ impl Machine for Vm {
     }
 
     fn resume(&mut self, task: TaskId) {
-        if let Some(vcpu) = self.vcpus.get_mut(&task.0) {
-            vcpu.held = false;
-            vcpu.user = None;
+        let Some(vcpu) = self.vcpus.get_mut(&task.0) else {
+            return;
+        };
+        vcpu.user = None;
+        // Nobody can be added to those that run.
+        if std::mem::take(&mut vcpu.held) && self.gdb.is_running() {
+            self.stop();
         }
     }
 
     fn read(&mut self, _space: SpaceId, address: Avma, buffer: &mut [u8]) -> bool {
-        if let Some(text) = self.text(address.0, buffer.len()) {
-            buffer.copy_from_slice(text);
-            return true;
-        }
         let answers = self.ask(&self.reading(address.0, buffer.len()));
         self.was_read(address, buffer, answers)
     }
 
+    fn code(&mut self, space: SpaceId, address: Avma, buffer: &mut [u8]) -> bool {
+        if let Some(text) = self.text(address.0, buffer.len()) {
+            buffer.copy_from_slice(text);
+            return true;
+        }
+        self.read(space, address, buffer)
+    }
+
     fn read_then_run(&mut self, space: SpaceId, address: Avma, buffer: &mut [u8]) -> bool {
-        if !self.pending.is_empty() || self.text(address.0, buffer.len()).is_some() {
+        if !self.pending.is_empty() {
             return self.read(space, address, buffer);
         }
         let answers = self.ask_and_go_on(&self.reading(address.0, buffer.len()));
@@ -194,7 +205,11 @@ impl Machine for Vm {
     }
 
     fn look_after(&self, looks: u32) -> Duration {
-        FIRST_LOOK * 2u32.saturating_pow(looks.min(8))
+        let first = match self.stalled {
+            true => FIRST_LOOK_STALLED,
+            false => FIRST_LOOK,
+        };
+        first * 2u32.saturating_pow(looks.min(8))
     }
 
     fn take_lively(&mut self) -> Vec<Range<u64>> {
@@ -232,13 +247,14 @@ impl Machine for Vm {
 
     fn stalled(&mut self, _space: SpaceId) -> bool {
         self.fetch_registers(None);
-        self.vcpus.values().all(|vcpu| {
+        self.stalled = self.vcpus.values().all(|vcpu| {
             let waits = |rip: u64| {
                 self.function_at(rip)
                     .is_some_and(|name| WAITING.contains(&name))
             };
             vcpu.held || vcpu.registers.is_some_and(|r| waits(r.general.rip))
-        })
+        });
+        self.stalled
     }
 
     fn modules(&self) -> &[Arc<Module>] {
@@ -302,8 +318,21 @@ impl Vm {
             return false;
         };
         buffer.copy_from_slice(&bytes);
+        self.hide_breakpoints(at.0, buffer);
         self.note_bytes(at.0, buffer);
         true
+    }
+
+    /// Under KVM a breakpoint is a byte in the guest's code.
+    fn hide_breakpoints(&self, address: u64, read: &mut [u8]) {
+        const INT3: u8 = 0xcc;
+        let end = address.saturating_add(read.len() as u64);
+        for at in self.standing.range(address..end) {
+            let byte = &mut read[(at - address) as usize];
+            if let (INT3, Some(text)) = (*byte, self.text(*at, 1)) {
+                *byte = text[0];
+            }
+        }
     }
 
     /// Takes note of bytes that are under watch and were not read yet.

@@ -5,7 +5,7 @@
 //! Not for the bytes of a window: those may be a device's, whose registers must not
 //! be read along with others.
 
-use super::{Answer, Request, USER_END, Vcpu, Vm};
+use super::{Answer, Request, USER_END, Vm};
 use std::collections::BTreeMap;
 
 /// The size of a block, which lies in one page.
@@ -95,14 +95,7 @@ impl Vm {
 
     /// Reads several ranges in one round trip.
     pub(super) fn peek_all(&mut self, ranges: &[(u64, usize)]) {
-        // One that runs a user's program may not see the kernel.
-        let sees = |vcpu: &Vcpu| {
-            let registers = vcpu.registers.as_ref();
-            registers.is_some_and(|registers| registers.general.rip >= USER_END)
-        };
-        let mut vcpus = self.vcpus.iter();
-        let view = vcpus.find_map(|(number, vcpu)| sees(vcpu).then_some(*number));
-        let requests = self.peeked.requests(view.unwrap_or(self.view), ranges);
+        let requests = self.peeked.requests(self.kernel_view(), ranges);
         if requests.is_empty() {
             return;
         }
