@@ -52,7 +52,7 @@ pub fn kernel(arguments: &Kernel) -> Result<ExitCode, Failure> {
         None => launched(arguments)?,
     };
     if watch.overhead == Some(0.0) {
-        return machine::unobserved(subject.place);
+        return machine::unobserved(subject.place, &signals);
     }
     let display = display(watch.quiet);
     let delays = Delays {

@@ -101,7 +101,8 @@ pub fn observe(
         Side::Front(front) => {
             let machine = match &observation.subject {
                 Subject::Kernel(kernel) => {
-                    let (place, machine) = kernel::machine::begin(kernel, display)?;
+                    let (place, machine) =
+                        kernel::machine::begin(kernel, &observation.signals, display)?;
                     tell_place(&stream, &place)?;
                     machine
                 }

@@ -2,7 +2,7 @@
 //! Everything it finds is told to the process in front at once.
 
 use crate::exit::Failure;
-use crate::kernel::KernelSubject;
+use crate::kernel::{KernelSubject, Place};
 use crate::observe::{Observation, Subject};
 use crate::wire::{Finished, Message, Teller, hear_place};
 use redhanded_detect::{
@@ -188,6 +188,9 @@ impl Tracing<'_> {
             if let Some(image) = &module.image {
                 let _ = observation.images.sites(image);
             }
+        }
+        if matches!(kernel.place, Place::Launched(_)) {
+            vm.keep_apart();
         }
         vm.begin();
         self.teller.started(0);

@@ -406,6 +406,9 @@ impl<M: Machine> Driver<M> {
                     return false;
                 };
                 self.open[index].record.end = end;
+                if end == WindowEnd::Elapsed {
+                    self.machine.elapsed(self.open[index].held(now));
+                }
                 let under_way = {
                     let window = self.open[index].clone();
                     self.unwatch(&window)

@@ -232,6 +232,9 @@ pub trait Machine {
         Duration::from_micros(100)
     }
 
+    /// A window is over that nothing happened in, and everybody stands who stood in it.
+    fn elapsed(&mut self, _held: Duration) {}
+
     /// Code that was seen to run since the last call, as live ranges.
     fn take_lively(&mut self) -> Vec<Range<u64>> {
         Vec::new()

@@ -67,6 +67,15 @@ impl Signals {
         Arc::new(Self(SignalSet::block(&signals)))
     }
 
+    /// The number of one that asks the tool to end, without waiting.
+    #[must_use]
+    pub fn asked_to_end(&self) -> Option<i32> {
+        match self.taken()? {
+            Stop::Interrupted { signal, .. } => Some(signal),
+            _ => None,
+        }
+    }
+
     /// One that came for the tool, without waiting.
     pub(crate) fn taken(&self) -> Option<Stop> {
         let taken = self.0.wait(Duration::ZERO)?;

@@ -2,6 +2,7 @@
 //! signals, sockets with precise limits. All the unsafe code of this crate.
 #![expect(unsafe_code, reason = "raw system calls")]
 
+mod apart;
 mod launch;
 mod ledger;
 mod perf;
@@ -11,6 +12,7 @@ mod socket;
 mod tie;
 mod wait;
 
+pub use apart::keep_apart;
 pub use launch::{Parent, exec, launch};
 pub use ledger::Ledger;
 pub use perf::{PerfWatch, WatchFor};

@@ -123,6 +123,8 @@ pub struct Vm {
     lively: Vec<Range<u64>>,
     /// Whether nobody made progress at the last look.
     stalled: bool,
+    /// How many long windows are over.
+    elapsed: u32,
     next_look: Duration,
     losses: Losses,
     signals: Arc<Signals>,
@@ -140,6 +142,11 @@ impl Vm {
         self.next_look = Duration::ZERO;
         self.next_walk = Duration::ZERO;
         self.stood = Stood::default();
+    }
+
+    /// See [`Gdb::keep_apart`].
+    pub fn keep_apart(&mut self) {
+        self.gdb.keep_apart();
     }
 
     /// Lets the machine go as it was.

@@ -5,19 +5,26 @@ use crate::exit::{self, Failure};
 use crate::observe::Display;
 use crate::screen;
 use redhanded_model::{RunReport, Unseen};
+use redhanded_target::process::Signals;
 use redhanded_target::vm::launch::{Output, Vm, VmState};
 use redhanded_target::{Ending, TargetError};
 use std::process::ExitCode;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How long a kernel may take until its workload can start; emulation is slow.
 const BOOTS_WITHIN: Duration = Duration::from_secs(120);
+/// How often it is asked whether a signal came.
+const LISTENS_EVERY: Duration = Duration::from_millis(100);
 /// How long the last words of a machine are waited for.
 const FAREWELL: Duration = Duration::from_secs(5);
 
 /// Starts the virtual machine, if there is none yet, and waits until its kernel is
 /// up; where its gdbstub is.
-pub fn begin(kernel: &KernelSubject, display: &Display) -> Result<(String, Option<Vm>), Failure> {
+pub fn begin(
+    kernel: &KernelSubject,
+    signals: &Signals,
+    display: &Display,
+) -> Result<(String, Option<Vm>), Failure> {
     let options = match &kernel.place {
         Place::Running(address) => return Ok((address.to_string(), None)),
         Place::Launched(options) => options,
@@ -30,7 +37,17 @@ pub fn begin(kernel: &KernelSubject, display: &Display) -> Result<(String, Optio
             machine.accelerator()
         ));
     }
-    let state = machine.wait_beyond(&VmState::Booting, BOOTS_WITHIN);
+    let deadline = Instant::now() + BOOTS_WITHIN;
+    let mut state = VmState::Booting;
+    while state == VmState::Booting && Instant::now() < deadline {
+        state = machine.wait_beyond(&VmState::Booting, LISTENS_EVERY);
+        if let Some(signal) = signals.asked_to_end() {
+            return Err(Failure::Tracer {
+                code: 128u8.wrapping_add(signal as u8),
+                message: "told to end before the kernel was up".to_owned(),
+            });
+        }
+    }
     let why = match state {
         VmState::Running => {
             let place = format!("unix:{}", machine.gdb().display());
@@ -50,14 +67,19 @@ pub fn begin(kernel: &KernelSubject, display: &Display) -> Result<(String, Optio
 }
 
 /// Runs the workload of a machine that nobody may hold; the exit status.
-pub fn unobserved(place: Place) -> Result<ExitCode, Failure> {
+pub fn unobserved(place: Place, signals: &Signals) -> Result<ExitCode, Failure> {
     let Place::Launched(mut options) = place else {
         screen::say("redhanded: with --overhead 0 nothing may be held, so it did not attach");
         return Ok(ExitCode::SUCCESS);
     };
     options.waits = false;
     let mut machine = Vm::launch(&options, Output::ours())?;
-    while !machine.wait(FAREWELL).is_over() {}
+    while !machine.wait(LISTENS_EVERY).is_over() {
+        if let Some(signal) = signals.asked_to_end() {
+            let core = false;
+            return Ok(exit::of_program(Ending::Killed { signal, core }));
+        }
+    }
     Ok(match machine.finish() {
         VmState::Exited(status) => exit::of_program(Ending::Exited(status)),
         _ => ExitCode::from(exit::FAILED),

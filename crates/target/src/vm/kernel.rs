@@ -92,6 +92,7 @@ impl Vm {
             unwinder: Unwinder::new(),
             lively: Vec::new(),
             stalled: false,
+            elapsed: 0,
             next_look: Duration::ZERO,
             losses: Losses::default(),
             signals,

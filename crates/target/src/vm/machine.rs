@@ -18,10 +18,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// The first look at an open window, which doubles: each stops the machine. Where
-/// the last one found that nobody makes progress, the next may find that too, and
-/// every moment is wasted.
-const FIRST_LOOK: Duration = Duration::from_millis(8);
+/// nobody made progress lately it may be so again, and every moment is wasted.
+const FIRST_LOOK: Duration = Duration::from_millis(16);
 const FIRST_LOOK_STALLED: Duration = Duration::from_millis(2);
+/// Of windows that are at least so long, one in so many is looked at when it ends
+/// for whether anybody made progress.
+const LONG: Duration = Duration::from_millis(4);
+const LOOKED_AT: u32 = 4;
 /// How often it is asked which code runs.
 const LOOK_AROUND_EVERY: Duration = Duration::from_millis(20);
 /// How much of a stack is read at once to unwind it.
@@ -180,6 +183,15 @@ impl Machine for Vm {
     }
 
     fn read(&mut self, _space: SpaceId, address: Avma, buffer: &mut [u8]) -> bool {
+        if self.text(address.0, buffer.len()).is_some() {
+            // Code has no effects when it is read, and more of it will be asked for.
+            let Some(code) = self.peek(address.0, buffer.len()) else {
+                return false;
+            };
+            buffer.copy_from_slice(&code);
+            self.hide_breakpoints(address.0, buffer);
+            return true;
+        }
         let answers = self.ask(&self.reading(address.0, buffer.len()));
         self.was_read(address, buffer, answers)
     }
@@ -210,6 +222,16 @@ impl Machine for Vm {
             false => FIRST_LOOK,
         };
         first * 2u32.saturating_pow(looks.min(8))
+    }
+
+    fn elapsed(&mut self, held: Duration) {
+        if held < LONG {
+            return;
+        }
+        self.elapsed = self.elapsed.wrapping_add(1);
+        if self.elapsed.is_multiple_of(LOOKED_AT) {
+            self.stalled(SPACE);
+        }
     }
 
     fn take_lively(&mut self) -> Vec<Range<u64>> {
@@ -419,12 +441,26 @@ impl Vm {
             .collect();
         let stack = |registers: &Registers| (registers.gpr[4] & !7, STACK_LOOK);
         self.peek_all(&in_kernel.iter().map(stack).collect::<Vec<_>>());
+        let mut places = Vec::new();
         for registers in &in_kernel {
-            self.ran(registers.rip);
+            places.push(registers.rip);
             let (top, len) = stack(registers);
-            for word in self.peek_up_to(top, len).as_chunks::<8>().0 {
-                self.ran(u64::from_le_bytes(*word));
-            }
+            let words = self.peek_up_to(top, len);
+            places.extend(
+                words
+                    .as_chunks::<8>()
+                    .0
+                    .iter()
+                    .copied()
+                    .map(u64::from_le_bytes),
+            );
+        }
+        // Nobody has to wait for what is made of it.
+        if self.pending.is_empty() {
+            self.go_on();
+        }
+        for place in places {
+            self.ran(place);
         }
     }
 

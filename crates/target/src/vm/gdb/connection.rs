@@ -11,10 +11,11 @@ use std::time::{Duration, Instant};
 /// Room for what is read at once: several answers of the usual 4 KiB.
 const ROOM: usize = 64 << 10;
 
-/// For so long after a question its answer is looked for without sleeping: waking up
-/// takes longer than a stub takes for its answer, and the machine stands meanwhile.
-/// Not for a machine that is to stop, whose CPUs may need this one to do so.
-const SPIN: Duration = Duration::from_micros(100);
+/// For so long after a question its answer is looked for without sleeping, where the
+/// stub is not kept from giving it: waking up takes longer than a stub takes for its
+/// answer, and the machine stands meanwhile. Not for a machine that is to stop, whose
+/// CPUs may need this one to do so.
+const SPIN: Duration = Duration::from_micros(300);
 
 /// The moment after so much time, or one that never comes.
 pub fn deadline(patience: Duration) -> Instant {
@@ -44,7 +45,8 @@ pub struct Connection {
     start: usize,
     end: usize,
     output: Vec<u8>,
-    /// Until when an answer is looked for without sleeping.
+    /// Whether answers are looked for without sleeping, and until when.
+    pub spins: bool,
     spin_until: Option<Instant>,
     /// Whether what is written next stops the machine.
     interrupts: bool,
@@ -62,6 +64,7 @@ impl Connection {
             start: 0,
             end: 0,
             output: Vec::with_capacity(4096),
+            spins: false,
             spin_until: None,
             interrupts: false,
             sent: 0,
@@ -105,7 +108,8 @@ impl Connection {
         }
         self.output.clear();
         let interrupts = std::mem::take(&mut self.interrupts);
-        self.spin_until = (!interrupts).then(|| Instant::now() + SPIN);
+        let spins = self.spins && !interrupts;
+        self.spin_until = spins.then(|| Instant::now() + SPIN);
         Ok(())
     }
 

@@ -1,0 +1,84 @@
+//! Keeping off the CPU of somebody whom one waits for.
+
+use super::check;
+use std::io;
+use std::mem::{size_of, zeroed};
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+/// Gives the calling thread a CPU of its own, as far as the first thread of the
+/// process behind a UNIX socket is concerned, which may use all others. Whether there
+/// are enough.
+///
+/// Whoever is woken by a message tends to be put on the CPU of the sender, who is
+/// expected to sleep. One who looks for the answer without sleeping would keep him
+/// from giving it.
+///
+/// # Errors
+/// When the system refuses.
+pub fn keep_apart(socket: BorrowedFd<'_>) -> io::Result<bool> {
+    let other = peer(socket)?;
+    let allowed = cpus(0)?;
+    // SAFETY: the set is live, and the numbers are below its size.
+    let numbers: Vec<usize> = (0..libc::CPU_SETSIZE as usize)
+        .filter(|number| unsafe { libc::CPU_ISSET(*number, &allowed) })
+        .collect();
+    if numbers.len() < 2 {
+        return Ok(false);
+    }
+    // Of several that do this each takes another, mostly.
+    let ours = numbers[std::process::id() as usize % numbers.len()];
+    let (mut own, mut others) = (none(), cpus(other)?);
+    // SAFETY: as before.
+    unsafe {
+        libc::CPU_SET(ours, &mut own);
+        libc::CPU_CLR(ours, &mut others);
+    }
+    set_cpus(other, &others)?;
+    set_cpus(0, &own)?;
+    Ok(true)
+}
+
+/// The process that listens behind a UNIX socket.
+fn peer(socket: BorrowedFd<'_>) -> io::Result<libc::pid_t> {
+    let mut credentials = libc::ucred {
+        pid: 0,
+        uid: 0,
+        gid: 0,
+    };
+    let mut len = size_of::<libc::ucred>() as libc::socklen_t;
+    // SAFETY: a live structure, and its size.
+    let got = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_PEERCRED,
+            (&raw mut credentials).cast(),
+            &raw mut len,
+        )
+    };
+    check(got.into())?;
+    match credentials.pid {
+        // Nobody whom we can see.
+        0 => Err(io::ErrorKind::NotFound.into()),
+        pid => Ok(pid),
+    }
+}
+
+const fn none() -> libc::cpu_set_t {
+    // SAFETY: no bit of the set is set then.
+    unsafe { zeroed() }
+}
+
+/// Where a thread may run; 0 is the calling one.
+fn cpus(thread: libc::pid_t) -> io::Result<libc::cpu_set_t> {
+    let mut set = none();
+    // SAFETY: a live set, and its size.
+    let got = unsafe { libc::sched_getaffinity(thread, size_of_val(&set), &raw mut set) };
+    check(got.into())?;
+    Ok(set)
+}
+
+fn set_cpus(thread: libc::pid_t, set: &libc::cpu_set_t) -> io::Result<()> {
+    // SAFETY: a live set, and its size.
+    check(unsafe { libc::sched_setaffinity(thread, size_of_val(set), set) }.into()).map(drop)
+}
