@@ -82,3 +82,37 @@ fn set_cpus(thread: libc::pid_t, set: &libc::cpu_set_t) -> io::Result<()> {
     // SAFETY: a live set, and its size.
     check(unsafe { libc::sched_setaffinity(thread, size_of_val(set), set) }.into()).map(drop)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::fd::AsFd;
+    use std::os::unix::net::{UnixListener, UnixStream};
+
+    fn has(set: &libc::cpu_set_t, number: usize) -> bool {
+        // SAFETY: the set is live, and the number below its size.
+        unsafe { libc::CPU_ISSET(number, set) }
+    }
+
+    #[test]
+    fn the_first_thread_of_the_listener_stays_off_our_cpu() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("socket");
+        let _listener = UnixListener::bind(&path).unwrap();
+        let stream = UnixStream::connect(&path).unwrap();
+        let first = std::process::id() as libc::pid_t;
+        let before = cpus(first).unwrap();
+        let apart = keep_apart(stream.as_fd()).unwrap();
+        let (ours, its) = (cpus(0).unwrap(), cpus(first).unwrap());
+        set_cpus(first, &before).unwrap();
+        let all = 0..libc::CPU_SETSIZE as usize;
+        let count = |set| all.clone().filter(|number| has(set, *number)).count();
+        if !apart {
+            assert_eq!(count(&before), 1, "there are enough CPUs");
+            return;
+        }
+        assert_eq!(count(&ours), 1);
+        assert_eq!(count(&its), count(&before) - 1);
+        assert!(!all.clone().any(|n| has(&ours, n) && has(&its, n)));
+    }
+}
