@@ -34,6 +34,9 @@ const MOST_ARMED: usize = 65_536;
 /// threads that stop meanwhile wait for it.
 const MOST_DRAWN: f64 = 256.0;
 
+/// After so many sites whose space has no room, for each space, no more are tried.
+const MOST_REFUSED: usize = 32;
+
 /// Where few can be armed and it is known which code runs, this share of the draw
 /// is uniform over all sites nevertheless: what is not known to run may run next.
 const UNIFORM_SHARE: f64 = 0.25;
@@ -342,7 +345,8 @@ impl Sampler {
         // With weights a draw may be rejected; the tries are bounded so that a
         // pool of light sites cannot make this spin.
         let mut tries = count.saturating_mul(64);
-        while drawn.len() < count && !self.pool.is_empty() && tries > 0 {
+        let mut refused = MOST_REFUSED * self.armed_in.len().max(1);
+        while drawn.len() < count && !self.pool.is_empty() && tries > 0 && refused > 0 {
             tries -= 1;
             let index = self.any();
             if !self.pool.contains(index) {
@@ -353,6 +357,7 @@ impl Sampler {
                 continue;
             }
             if self.crowd.limit() < MOST_ARMED && self.is_crowded(index) {
+                refused -= 1;
                 continue;
             }
             self.pool.remove(index);

@@ -35,7 +35,8 @@ pub enum Loss {
     OverBudget,
     /// As many windows were open as there may be.
     TooManyWindows,
-    /// The bytes at the site are not those of its file: left alone.
+    /// The bytes at the site are not those of its file, so that it is left alone; or
+    /// not those that the window was opened for, so that nothing is claimed.
     TextChanged,
     /// The window ended because its thread or the target did.
     ThreadGone,

@@ -203,7 +203,7 @@ impl Vm {
     }
 
     /// Orders the breakpoints that are wanted. A CPU that stands at one and is let go
-    /// would reach it again without having moved; there it comes with the next stop.
+    /// would reach it again without having moved; there it comes a moment later.
     fn arrange_breakpoints(&mut self) {
         let leaving: Vec<u64> = self
             .vcpus

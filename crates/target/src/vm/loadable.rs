@@ -75,7 +75,10 @@ impl Vm {
                 continue;
             }
             match self.load(module) {
-                Ok(()) => changed = true,
+                Ok(()) => {
+                    self.unseen.remove(&format!("module {}", module.name));
+                    changed = true;
+                }
                 Err(why) => {
                     self.unseen.insert(format!("module {}", module.name), why);
                 }
@@ -118,9 +121,9 @@ impl Vm {
 
     /// Makes a module known: its file, linked to where it is.
     fn load(&mut self, module: &Loaded) -> Result<(), String> {
-        let sections = self
-            .sections(module.address)
-            .ok_or("its sections could not be read from the guest")?;
+        let Some(sections) = self.sections(module.address) else {
+            return Err(self.not_yet(module, "its sections could not be read from the guest"));
+        };
         let path = self
             .files
             .find_module(&module.name)
@@ -147,9 +150,7 @@ impl Vm {
             let answers = self.ask(&self.reading(at, segment.file_size as usize));
             let text = answers.and_then(|mut answers| answers.pop()?.memory());
             let Some(text) = text else {
-                // It may be better when the list is followed next.
-                self.known_list.retain(|known| known != module);
-                return Err("its code could not be read from the guest".to_owned());
+                return Err(self.not_yet(module, "its code could not be read from the guest"));
             };
             live.push((segment.svma, text));
         }
@@ -171,6 +172,13 @@ impl Vm {
         }
         self.add_module(image, module.name.clone(), linked.base, range);
         Ok(())
+    }
+
+    /// Why a module is not known that may be when the list is followed next: it was
+    /// just being loaded, or no CPU saw it.
+    fn not_yet(&mut self, module: &Loaded, why: &str) -> String {
+        self.known_list.retain(|known| known != module);
+        why.to_owned()
     }
 
     /// Where the per-CPU variables of a module are in the data of a CPU.

@@ -25,6 +25,8 @@ const FIRST_LOOK_STALLED: Duration = Duration::from_millis(2);
 /// for whether anybody made progress.
 const LONG: Duration = Duration::from_millis(4);
 const LOOKED_AT: u32 = 4;
+/// When a CPU has left the instruction that it stood at.
+const LEAVES_WITHIN: Duration = Duration::from_millis(1);
 /// How often it is asked which code runs.
 const LOOK_AROUND_EVERY: Duration = Duration::from_millis(20);
 /// How much of a stack is read at once to unwind it.
@@ -81,8 +83,12 @@ impl Machine for Vm {
             if left.is_zero() {
                 return Ok(Stop::Deadline);
             }
+            // A breakpoint that somebody had to leave first comes a moment later.
+            let owes = self.has_room() && self.standing != self.breakpoints;
+            let left = if owes { left.min(LEAVES_WITHIN) } else { left };
             match self.gdb.wait(left) {
                 Ok(Some(reply)) => self.stopped(reply),
+                Ok(None) if owes => self.stop(),
                 Ok(None) => return Ok(Stop::Deadline),
                 Err(error) => self.broken = Some(error),
             }
