@@ -70,10 +70,9 @@ impl Options {
         }
     }
 
-    /// As short as it can be, on the newer kernel.
+    /// The same on the newer kernel.
     pub fn on_second_kernel() -> Self {
         Self {
-            windows: 150,
             backports: true,
             ..Self::short()
         }
