@@ -267,3 +267,40 @@ fn over_read(
         _ => Err(Loss::OverRead),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use redhanded_model::{ModuleId, Registers, Svma, TaskId, WindowEnd, WindowId};
+
+    #[test]
+    fn other_code_at_the_place_is_not_what_was_sampled() {
+        let mut registers = Registers::default();
+        registers.gpr[7] = 0x1000;
+        registers.gpr[6] = 0x2000;
+        let record = WindowRecord {
+            id: WindowId(1),
+            space: SpaceId::default(),
+            module: ModuleId(0),
+            svma: Svma(0x400),
+            pc: Avma(0x400),
+            task: TaskId(1),
+            registers,
+            bytes: Bytes::new(Avma(0x1000), 4),
+            kind: AccessKind::Read,
+            before: vec![0; 4],
+            after: vec![0; 4],
+            hit: None,
+            end: WindowEnd::Elapsed,
+            held: std::time::Duration::ZERO,
+            losses: Vec::new(),
+        };
+        let is = |code: &[u8]| is_access_of(code, &record);
+        assert!(is(&[0x8b, 0x07]), "mov eax, [rdi]");
+        assert!(!is(&[0x8b, 0x06]), "mov eax, [rsi]");
+        assert!(!is(&[0x89, 0x07]), "mov [rdi], eax");
+        assert!(!is(&[0x8a, 0x07]), "mov al, [rdi]");
+        assert!(!is(&[0x90]), "nop");
+        assert!(!is(&[]), "nothing can be read");
+    }
+}

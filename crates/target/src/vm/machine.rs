@@ -223,9 +223,10 @@ impl Machine for Vm {
     }
 
     fn look_after(&self, looks: u32) -> Duration {
-        let first = match self.stalled {
-            true => FIRST_LOOK_STALLED,
-            false => FIRST_LOOK,
+        let first = if self.stalled {
+            FIRST_LOOK_STALLED
+        } else {
+            FIRST_LOOK
         };
         first * 2u32.saturating_pow(looks.min(8))
     }
