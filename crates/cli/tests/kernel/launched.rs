@@ -2,6 +2,8 @@
 
 use crate::machine::{Kernels, processes_with, race_on, report};
 use crate::place::{Outcome, Place};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 
 /// Runs the tool on a machine that can be told from others by its name.
 #[track_caller]
@@ -81,4 +83,37 @@ fn a_module_that_the_kernel_does_not_take_is_told() {
     let outcome = run(&place, "module", &[&options[..], &workload].concat());
     assert_eq!(outcome.status, 125, "{outcome:#?}");
     assert!(outcome.stderr.contains("broken.ko"), "{outcome:#?}");
+}
+
+#[test]
+fn a_signal_ends_a_machine_that_boots_or_runs_unobserved() {
+    let Some(kernels) = Kernels::get() else {
+        return;
+    };
+    let name = format!("signalled-{}", std::process::id());
+    for overhead in ["0", "5%"] {
+        let place = Place::new();
+        let machine = ["kernel", "--accel", "tcg", "--qemu-arg=-name"];
+        let named = format!("--qemu-arg={name}");
+        let run = [
+            "--overhead",
+            overhead,
+            "--kernel",
+            kernels.kernel(),
+            "--",
+            "sleep",
+            "1000",
+        ];
+        let arguments = machine.into_iter().chain([named.as_str()]).chain(run);
+        let running = place.start(place.redhanded(arguments));
+        while processes_with(&name).iter().all(|p| !p.contains("-gdb")) {
+            std::thread::yield_now();
+        }
+        let pid = Pid::from_raw(running.child.id().cast_signed());
+        kill(pid, Signal::SIGTERM).unwrap();
+        let outcome = running.end();
+        assert_eq!(outcome.status, 128 + 15, "{outcome:#?}");
+        let left = processes_with(&name);
+        assert!(left.is_empty(), "left behind: {left:#?}");
+    }
 }
