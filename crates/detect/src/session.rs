@@ -434,6 +434,8 @@ impl Session<'_> {
             Standing::Freeze => self.target.freeze(collision.record.id),
         }
         self.window_ended(&collision.record);
+        // Nobody has to wait for names.
+        self.target.go_on();
         sink.collision(collision);
         standing
     }

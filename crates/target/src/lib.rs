@@ -179,6 +179,9 @@ pub trait Target {
     /// Ends the window of a collision and lets its tasks go.
     fn release(&mut self, window: WindowId);
 
+    /// Lets those run who were let go and stand only because it is asked so much.
+    fn go_on(&mut self) {}
+
     /// The hit was not what it seemed: lets the task that made it go, and goes
     /// on with the window.
     fn dismiss(&mut self, window: WindowId);

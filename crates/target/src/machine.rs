@@ -213,6 +213,10 @@ pub trait Machine {
         self.read(space, address, buffer)
     }
 
+    /// Nothing is asked for a while: where those that were resumed still stand, they
+    /// go on now.
+    fn go_on(&mut self) {}
+
     /// Who could collide with an access of `task` to `bytes`.
     fn company(&mut self, task: TaskId, bytes: Bytes) -> Company;
 

@@ -14,6 +14,7 @@ mod guest;
 mod kernel;
 pub mod launch;
 mod loadable;
+mod look;
 mod machine;
 mod peek;
 mod stood;
@@ -66,6 +67,14 @@ struct Vcpu {
     user: Option<Bytes>,
 }
 
+impl Vcpu {
+    /// Whether it is known to run the kernel, whose memory a user's program may not see.
+    fn sees_kernel(&self) -> bool {
+        let registers = self.registers.as_ref();
+        registers.is_some_and(|registers| registers.general.rip >= USER_END)
+    }
+}
+
 /// A watch that is set.
 struct Set {
     watch: Watch,
@@ -105,8 +114,9 @@ pub struct Vm {
     breakpoints: BTreeSet<u64>,
     standing: BTreeSet<u64>,
     sets: [Option<Set>; WATCHES],
-    /// Asked for with the next round trip.
+    /// Asked for with the next round trip, before all others and after them.
     orders: Vec<Request>,
+    along: Vec<Request>,
     pending: VecDeque<Stop>,
     guest: Guest,
     peeked: Peeked,
@@ -117,6 +127,8 @@ pub struct Vm {
     /// The ends of its list, as they were then, and when it is followed again.
     list_ends: Option<Vec<u8>>,
     next_walk: Duration,
+    /// Whether its ends are others now.
+    must_walk: bool,
     files: KernelFiles,
     images: Arc<Images>,
     unwinder: Unwinder,
@@ -167,6 +179,8 @@ impl Vm {
         let mut all = std::mem::take(&mut self.orders);
         let put_off = all.len();
         all.extend_from_slice(requests);
+        let along = std::mem::take(&mut self.along);
+        all.extend_from_slice(&along);
         let asked = if self.gdb.is_running() {
             let asked = self.gdb.interrupt_then_ask(&all, PATIENCE);
             asked.map(|(reply, answers)| {
@@ -178,7 +192,12 @@ impl Vm {
             self.gdb.ask(&all)
         };
         match asked {
-            Ok(mut answers) => Some(answers.split_off(put_off.min(answers.len()))),
+            Ok(mut answers) => {
+                let wanted = put_off + requests.len();
+                let peeked = answers.split_off(wanted.min(answers.len()));
+                self.peeked.answered(&along, peeked, true);
+                Some(answers.split_off(put_off.min(answers.len())))
+            }
             Err(error) => {
                 self.broken = Some(error);
                 None
@@ -222,7 +241,7 @@ impl Vm {
     }
 
     /// Lets every CPU go that is not held.
-    fn go_on(&mut self) {
+    fn let_go(&mut self) {
         if !self.gdb.is_running() {
             self.ask_and_go_on(&[]);
         }
@@ -256,6 +275,7 @@ impl Vm {
         orders.extend_from_slice(requests);
         let only = (!all).then_some(free.as_slice());
         self.peeked.forget();
+        self.along.clear();
         let asked = self.gdb.ask_then_resume(&orders, only);
         self.stood.ends();
         match asked {
@@ -288,7 +308,7 @@ impl Vm {
         // Of one that will go on at once only its place matters.
         let passes = watch.is_none() && self.held() >= self.most_held();
         if !passes {
-            self.fetch_registers(Some(number));
+            self.fetch_registers(Some((number, watch.is_some())));
         } else if self.whose_registers().contains(&number) {
             self.fetch(&[number], &[]);
         }
@@ -351,6 +371,7 @@ impl Vm {
         };
         self.hold(number);
         self.pending.push_back(stop);
+        self.peek_along(&self.told_of_held());
     }
 
     /// The watch that an address is under.
@@ -385,16 +406,22 @@ impl Vm {
     }
 
     /// Makes the registers of all CPUs known. Of the one that stopped the machine it
-    /// will be asked at once what it is doing; that comes along.
-    fn fetch_registers(&mut self, stopped: Option<u32>) {
+    /// will be asked at once what it is doing, and if it touched watched bytes then of
+    /// the held ones too; that comes along.
+    fn fetch_registers(&mut self, stopped: Option<(u32, bool)>) {
         let mut whose = self.whose_registers();
         if whose.is_empty() {
             return self.stop();
         }
-        whose.sort_by_key(|number| Some(*number) != stopped);
-        let hot = stopped.map_or_else(Vec::new, |number| {
-            self.peeked.requests(number, &self.hot(number))
-        });
+        let mut hot = Vec::new();
+        if let Some((stopped, touched)) = stopped {
+            whose.sort_by_key(|number| *number != stopped);
+            let mut ranges = self.hot(stopped);
+            if touched {
+                ranges.extend(self.told_of_held());
+            }
+            hot = self.peeked.requests(stopped, &ranges);
+        }
         self.fetch(&whose, &hot);
     }
 
@@ -409,9 +436,11 @@ impl Vm {
         let rest = answers.len().min(1 + hot.len());
         let others = answers.split_off(rest);
         let peeked = answers.split_off(answers.len().min(1));
-        self.peeked.answered(hot, peeked);
         answers.extend(others);
         self.note_registers(whose, answers);
+        let first = whose.first().and_then(|number| self.vcpus.get(number));
+        self.peeked
+            .answered(hot, peeked, first.is_some_and(Vcpu::sees_kernel));
     }
 
     /// Those of a CPU, which stands.
@@ -440,11 +469,7 @@ impl Vm {
     /// A CPU that sees the kernel, which one that runs a user's program may not; if
     /// there is one, one that stays where it is.
     fn kernel_view(&self) -> u32 {
-        let sees = |vcpu: &Vcpu| {
-            let registers = vcpu.registers.as_ref();
-            registers.is_some_and(|registers| registers.general.rip >= USER_END)
-        };
-        let seeing = self.vcpus.iter().filter(|(_, vcpu)| sees(vcpu));
+        let seeing = self.vcpus.iter().filter(|(_, vcpu)| vcpu.sees_kernel());
         let best = seeing.max_by_key(|(_, vcpu)| vcpu.held);
         best.map_or(self.view, |(number, _)| *number)
     }

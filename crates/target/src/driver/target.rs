@@ -105,6 +105,10 @@ impl<M: Machine> Target for Driver<M> {
         }
     }
 
+    fn go_on(&mut self) {
+        self.machine.go_on();
+    }
+
     fn freeze(&mut self, window: WindowId) {
         let Some(index) = self.open.iter().position(|w| w.record.id == window) else {
             return;

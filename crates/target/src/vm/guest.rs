@@ -20,6 +20,10 @@ const TRIES: u32 = 100;
 const BETWEEN_TRIES: Duration = Duration::from_millis(20);
 /// The bytes that tell one kernel from all others.
 const BANNER_LEN: usize = 64;
+/// The name of a task.
+const COMM: usize = 16;
+/// No instruction is longer.
+const LONGEST_INSTRUCTION: u64 = 15;
 /// The size of a kernel stack.
 const STACK: u64 = 16 << 10;
 /// Above are mappings that have their place at compile time, devices among them.
@@ -220,13 +224,41 @@ fn find_slide(gdb: &mut Gdb, banner: u64, expected: &[u8]) -> Result<Option<u64>
 }
 
 impl Vm {
-    /// What is asked of every CPU that reaches a breakpoint: in which context it is.
+    /// What is asked of every CPU that is held: in which context it is, and who runs.
     pub(super) fn hot(&self, number: u32) -> Vec<(u64, usize)> {
         let base = self.vcpus.get(&number).and_then(|vcpu| vcpu.per_cpu);
-        let at = base.zip(self.guest.preempt_count);
-        at.map(|(base, at)| (base.wrapping_add(at), 8))
-            .into_iter()
-            .collect()
+        let words = [self.guest.preempt_count, self.guest.current];
+        let words = words.into_iter().flatten();
+        base.map_or_else(Vec::new, |base| {
+            words.map(|at| (base.wrapping_add(at), 8)).collect()
+        })
+    }
+
+    /// What is told of the CPUs of a collision, as far as it is known where that is:
+    /// instruction, stack, context and task.
+    pub(super) fn told_of_held(&self) -> Vec<(u64, usize)> {
+        let mut ranges = Vec::new();
+        for (number, vcpu) in self.vcpus.iter().filter(|(_, vcpu)| vcpu.held) {
+            ranges.extend(self.hot(*number));
+            if let Some(registers) = &vcpu.registers {
+                let code = registers.general.rip.saturating_sub(LONGEST_INSTRUCTION);
+                ranges.push((code, 2 * LONGEST_INSTRUCTION as usize));
+                ranges.push(super::machine::top_of_stack(&registers.general));
+            }
+            let current = vcpu.per_cpu.zip(self.guest.current);
+            let current = current.and_then(|(base, at)| self.peeked.word(base.wrapping_add(at)));
+            if let Some(task) = current {
+                let fields = [
+                    (self.guest.pid, 4),
+                    (self.guest.comm, COMM),
+                    (self.guest.stack, 8),
+                ];
+                let at =
+                    |(field, len): (Option<u64>, usize)| Some((task.wrapping_add(field?), len));
+                ranges.extend(fields.into_iter().filter_map(at));
+            }
+        }
+        ranges
     }
 
     /// The per-CPU data of a CPU that is in the kernel.
@@ -277,7 +309,7 @@ impl Vm {
             context,
         };
         if let (Some(task), Some(pid), Some(comm)) = (task, self.guest.pid, self.guest.comm) {
-            self.peek_all(&[(task.wrapping_add(pid), 4), (task.wrapping_add(comm), 16)]);
+            self.peek_all(&[(task.wrapping_add(pid), 4), (task.wrapping_add(comm), COMM)]);
         }
         if let (Some(task), Some(at)) = (task, self.guest.pid)
             && let Some(pid) = self.peek(task.wrapping_add(at), 4)
@@ -286,7 +318,7 @@ impl Vm {
             named.tid = u32::from_le_bytes(pid);
         }
         if let (Some(task), Some(at)) = (task, self.guest.comm)
-            && let Some(comm) = self.peek(task.wrapping_add(at), 16)
+            && let Some(comm) = self.peek(task.wrapping_add(at), COMM)
         {
             let name = comm.split(|byte| *byte == 0).next().unwrap_or_default();
             named.name = String::from_utf8_lossy(name).into_owned();

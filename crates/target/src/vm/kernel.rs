@@ -84,6 +84,7 @@ impl Vm {
             standing: BTreeSet::new(),
             sets: Default::default(),
             orders: Vec::new(),
+            along: Vec::new(),
             pending: VecDeque::new(),
             modules: Vec::new(),
             next_module: 0,
@@ -102,6 +103,7 @@ impl Vm {
             known_list: Vec::new(),
             peeked: Default::default(),
             list_ends: None,
+            must_walk: false,
             next_walk: Duration::ZERO,
             guest,
         };
@@ -114,7 +116,7 @@ impl Vm {
         vm.modules_may_have_changed();
         vm.pending.clear();
         // Indexing takes a while, and nothing is armed yet.
-        vm.go_on();
+        vm.let_go();
         Ok(vm)
     }
 

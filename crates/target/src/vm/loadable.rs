@@ -31,18 +31,24 @@ pub(super) struct Loaded {
 }
 
 impl Vm {
+    /// Where the kernel's list of modules begins and ends.
+    pub(super) fn ends_of_list(&self) -> Option<(u64, usize)> {
+        Some((self.guest.symbol("modules")?, 16))
+    }
+
     /// Looks whether modules came or went.
     pub(super) fn modules_may_have_changed(&mut self) {
-        let Some(head) = self.guest.symbol("modules") else {
+        let Some((head, len)) = self.ends_of_list() else {
             return;
         };
         // A list is followed one by one, and each step takes a round trip.
         let now = self.started.elapsed();
-        let ends = self.peek(head, 16);
+        let ends = self.peek(head, len);
         if ends.is_some() && ends == self.list_ends && now < self.next_walk {
             return;
         }
         self.list_ends = ends;
+        self.must_walk = false;
         self.next_walk = now + WALK_EVERY;
         let Some(loaded) = self.list(head) else {
             return;

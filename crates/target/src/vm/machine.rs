@@ -1,7 +1,6 @@
 //! The primitives of a window, over a gdbstub.
 
 use super::gdb::{Answer, Point, PointKind, Request, VcpuRegisters};
-use super::loadable::WALK_EVERY;
 use super::{SPACE, Set, TURNS, USER_END, Vm, WATCHES, root};
 use crate::machine::Company;
 use crate::{Machine, Module, Stop, TargetError, Turns, Watch, WatchFor};
@@ -27,12 +26,8 @@ const LONG: Duration = Duration::from_millis(4);
 const LOOKED_AT: u32 = 4;
 /// When a CPU has left the instruction that it stood at.
 const LEAVES_WITHIN: Duration = Duration::from_millis(1);
-/// How often it is asked which code runs.
-const LOOK_AROUND_EVERY: Duration = Duration::from_millis(20);
 /// How much of a stack is read at once to unwind it.
 const STACK_READ: usize = 1024;
-/// How much of a stack is looked through for return addresses.
-const STACK_LOOK: usize = 768;
 
 /// What a CPU does that can make no progress: it waits for an interrupt, or for
 /// somebody to let go of a lock.
@@ -75,7 +70,7 @@ impl Machine for Vm {
             if let Some(taken) = self.signals.taken() {
                 return Ok(taken);
             }
-            self.go_on();
+            self.let_go();
             if self.broken.is_some() || !self.pending.is_empty() {
                 continue;
             }
@@ -214,8 +209,23 @@ impl Machine for Vm {
         if !self.pending.is_empty() {
             return self.read(space, address, buffer);
         }
-        let answers = self.ask_and_go_on(&self.reading(address.0, buffer.len()));
+        // A look now costs no round trip of its own.
+        let look = self.due_look();
+        let mut requests = self.reading(address.0, buffer.len()).to_vec();
+        let own = requests.len();
+        requests.extend_from_slice(look.requests());
+        let mut answers = self.ask_and_go_on(&requests);
+        if let Some(answers) = &mut answers {
+            let seen = answers.split_off(own.min(answers.len()));
+            self.seen(&look, seen);
+        }
         self.was_read(address, buffer, answers)
+    }
+
+    fn go_on(&mut self) {
+        if self.pending.is_empty() {
+            self.let_go();
+        }
     }
 
     fn context(&mut self, task: TaskId) -> Option<Context> {
@@ -292,11 +302,14 @@ impl Machine for Vm {
 
     fn stack(&mut self, _task: TaskId, registers: &Registers) -> Vec<Avma> {
         // One round trip for what most stacks need.
-        self.peek_all(&[(registers.gpr[4] & !7, STACK_READ)]);
+        self.peek_all(&[top_of_stack(registers)]);
         let mut unwinder = std::mem::take(&mut self.unwinder);
         let mut read = |address: u64| match self.text(address, 8) {
             Some(bytes) => Some(u64::from_le_bytes(bytes.try_into().ok()?)),
-            None => self.word(address),
+            None => {
+                self.peek_all(&[(address & !7, STACK_READ)]);
+                self.word(address)
+            }
         };
         let frames = unwinder.unwind(registers, &mut read);
         self.unwinder = unwinder;
@@ -337,6 +350,11 @@ impl Machine for Vm {
         };
         self.unseen.iter().map(note).collect()
     }
+}
+
+/// The part of a stack that most of what is told of it is in.
+pub(super) const fn top_of_stack(registers: &Registers) -> (u64, usize) {
+    (registers.gpr[4] & !7, STACK_READ)
 }
 
 impl Vm {
@@ -424,68 +442,5 @@ impl Vm {
         let image = module.image.as_ref()?;
         image.function_at(svma)?;
         image.bytes_at(svma, len).filter(|bytes| bytes.len() == len)
-    }
-
-    /// Takes note of which functions run: those where the CPUs are, and those that
-    /// will be returned to. Most of a kernel does not run at a given time, and few
-    /// breakpoints can stand at once.
-    fn look_around(&mut self) {
-        let now = self.started.elapsed();
-        if now < self.next_look {
-            return;
-        }
-        // Where nothing is armed only modules that come are of interest.
-        let idle = self.breakpoints.is_empty() && self.standing.is_empty();
-        let every = if idle { WALK_EVERY } else { LOOK_AROUND_EVERY };
-        self.next_look = now + every;
-        self.fetch_registers(None);
-        self.modules_may_have_changed();
-        let in_kernel: Vec<Registers> = self
-            .vcpus
-            .values()
-            .filter_map(|vcpu| Some(vcpu.registers?.general))
-            .filter(|registers| registers.rip >= USER_END)
-            .collect();
-        let stack = |registers: &Registers| (registers.gpr[4] & !7, STACK_LOOK);
-        self.peek_all(&in_kernel.iter().map(stack).collect::<Vec<_>>());
-        let mut places = Vec::new();
-        for registers in &in_kernel {
-            places.push(registers.rip);
-            let (top, len) = stack(registers);
-            let words = self.peek_up_to(top, len);
-            places.extend(
-                words
-                    .as_chunks::<8>()
-                    .0
-                    .iter()
-                    .copied()
-                    .map(u64::from_le_bytes),
-            );
-        }
-        // Nobody has to wait for what is made of it.
-        if self.pending.is_empty() {
-            self.go_on();
-        }
-        for place in places {
-            self.ran(place);
-        }
-    }
-
-    /// Takes note of the function at an address, if it is one.
-    fn ran(&mut self, address: u64) {
-        if address < USER_END {
-            return;
-        }
-        let Some(module) = self.module_at(Avma(address)) else {
-            return;
-        };
-        let Some(image) = &module.image else { return };
-        let Some(function) = image.function_at(module.svma(Avma(address))) else {
-            return;
-        };
-        let range = module.avma(function.start).0..module.avma(function.end).0;
-        if !self.lively.contains(&range) {
-            self.lively.push(range);
-        }
     }
 }
