@@ -306,10 +306,7 @@ impl Machine for Vm {
         let mut unwinder = std::mem::take(&mut self.unwinder);
         let mut read = |address: u64| match self.text(address, 8) {
             Some(bytes) => Some(u64::from_le_bytes(bytes.try_into().ok()?)),
-            None => {
-                self.peek_all(&[(address & !7, STACK_READ)]);
-                self.word(address)
-            }
+            None => self.stack_word(address),
         };
         let frames = unwinder.unwind(registers, &mut read);
         self.unwinder = unwinder;
@@ -358,6 +355,14 @@ pub(super) const fn top_of_stack(registers: &Registers) -> (u64, usize) {
 }
 
 impl Vm {
+    /// A word of a stack, of which more will be asked for.
+    fn stack_word(&mut self, address: u64) -> Option<u64> {
+        if !self.peeked.has(address, 8) {
+            self.peek_all(&[(address, STACK_READ)]);
+        }
+        self.peeked.word(address)
+    }
+
     /// Whether the last of these answers is memory, which then is in the buffer.
     fn was_read(&mut self, at: Avma, buffer: &mut [u8], answers: Option<Vec<Answer>>) -> bool {
         let last = answers.and_then(|mut answers| answers.pop());

@@ -31,6 +31,11 @@ impl Peeked {
             .collect()
     }
 
+    /// Whether it was tried to read a range.
+    pub(super) fn has(&self, address: u64, len: usize) -> bool {
+        self.missing(address, len).is_empty()
+    }
+
     /// What is to be asked for so that these ranges are known.
     pub(super) fn requests(&self, view: u32, ranges: &[(u64, usize)]) -> Vec<Request> {
         let in_kernel = |range: &&(u64, usize)| range.0 >= USER_END;
