@@ -63,7 +63,7 @@ impl Layout {
             }
             let name = sections.section_name(endian, section).unwrap_or_default();
             let (start, size) = (section.sh_addr(endian), section.sh_size(endian));
-            if flags & u64::from(elf::SHF_EXECINSTR) != 0 {
+            if is_code(flags) {
                 let stub = is_plt(name).then(|| match section.sh_entsize(endian) {
                     size @ (8 | 16 | 32) => size,
                     _ => 16,
@@ -103,6 +103,13 @@ impl Layout {
     pub fn in_got(&self, svma: u64) -> bool {
         self.got.iter().any(|range| range.contains(&svma))
     }
+}
+
+/// Whether a section with these flags is code. The data of newer kernels can be
+/// executed, by their flags.
+pub fn is_code(flags: u64) -> bool {
+    let both = u64::from(elf::SHF_EXECINSTR | elf::SHF_WRITE);
+    flags & both == u64::from(elf::SHF_EXECINSTR)
 }
 
 fn is_plt(name: &[u8]) -> bool {

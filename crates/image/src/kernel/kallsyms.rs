@@ -118,9 +118,12 @@ impl<'d> Kernel<'d> {
     }
 }
 
-/// Where the next table begins: all are aligned to 8 bytes.
-const fn aligned(at: usize) -> usize {
-    at.saturating_add(7) & !7
+/// Tables are aligned to 8 bytes, and in 7.x to 4.
+const ALIGNMENTS: [usize; 2] = [8, 4];
+const LEAST_ALIGNMENT: usize = 4;
+
+const fn aligned(at: usize, to: usize) -> usize {
+    at.saturating_add(to - 1) & !(to - 1)
 }
 
 /// Whether the bytes between two tables are but padding.

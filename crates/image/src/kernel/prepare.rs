@@ -24,7 +24,7 @@ pub enum Stage {
 }
 
 /// Raised when the files in the cache would be made in another way.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
 /// The file to open for the kernel in `vmlinuz`: made and put into the folder
 /// `cache`, or found there from an earlier time. A vmlinux with symbols is

@@ -5,6 +5,7 @@
 //! symbol is taken to go on until the next.
 
 use super::{KernelFileError, KernelSymbol};
+use crate::layout::is_code;
 use object::read::elf::{ElfFile64, FileHeader, ProgramHeader, SectionHeader};
 use object::{Endianness, elf};
 use std::ops::Range;
@@ -118,7 +119,7 @@ impl<'d> Sections<'d> {
                 places.push(Place {
                     number,
                     range: start..start.saturating_add(section.sh_size(endian)),
-                    code: flags & u64::from(elf::SHF_EXECINSTR) != 0,
+                    code: is_code(flags),
                 });
             }
         }

@@ -3,7 +3,7 @@
 use super::super::{u32_at, u64_at};
 use super::names::Names;
 use super::tokens::Tokens;
-use super::{Loaded, aligned};
+use super::{ALIGNMENTS, Loaded, aligned};
 use std::ops::Range;
 
 /// How an address is written down.
@@ -63,7 +63,7 @@ pub fn find(
     expanded: &[(char, String)],
     code: &[Range<u64>],
 ) -> Option<Vec<u64>> {
-    let offsets_size = aligned(names.count.checked_mul(4)?);
+    let offsets_size = aligned(names.count.checked_mul(4)?, 8);
     let mut places = Vec::new();
     // Until 6.3: addresses or offsets, base, number, names, markers, tokens.
     if let Some(at) = names.number.checked_sub(names.count.checked_mul(8)?) {
@@ -79,8 +79,11 @@ pub fn find(
         ]);
     }
     // Since 6.4 addresses come last, and a base behind them if they have one.
-    let at = aligned(tokens.end());
-    places.extend([(at, Encoding::Whole), (at, Encoding::FromHere)]);
+    for alignment in ALIGNMENTS {
+        let at = aligned(tokens.end(), alignment);
+        places.extend([(at, Encoding::Whole), (at, Encoding::FromHere)]);
+    }
+    let at = aligned(tokens.end(), 8);
     if let Some(base) = u64_at(part.data, at.checked_add(offsets_size)?) {
         places.extend([
             (at, Encoding::PerCpu { base }),

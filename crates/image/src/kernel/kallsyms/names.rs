@@ -1,7 +1,7 @@
 //! The symbols' names, their number and their markers.
 
 use super::super::{KernelFileError, u32_at, u64_at};
-use super::aligned;
+use super::{ALIGNMENTS, aligned, is_padding};
 use super::tokens::Tokens;
 
 /// How many names one marker stands for.
@@ -17,8 +17,9 @@ const MAX_GROWTH: usize = 8;
 /// The names, found in a segment.
 #[derive(Debug)]
 pub struct Names {
-    /// Where their number is told.
+    /// Where their number is told, and where they begin.
     pub number: usize,
+    first: usize,
     /// How many they are.
     pub count: usize,
 }
@@ -30,21 +31,27 @@ pub fn find(data: &[u8], tokens: &Tokens) -> Option<Names> {
     // A place that looks like a number leads to a few steps over names mostly;
     // in a file made to mislead, these could be without end.
     let mut steps = data.len().saturating_mul(4);
-    (0..before.len())
-        .step_by(8)
-        .filter_map(|number| candidate(before, number, &mut steps))
+    let places = |alignment| (0..before.len()).step_by(alignment);
+    let places = ALIGNMENTS.map(|alignment| places(alignment).map(move |at| (at, alignment)));
+    let found = places.into_iter().flatten();
+    found
+        .filter_map(|(number, alignment)| candidate(before, number, alignment, &mut steps))
         .max_by_key(|names| names.count)
 }
 
-/// The names whose number is at `number`.
-fn candidate(data: &[u8], number: usize, steps: &mut usize) -> Option<Names> {
+/// The names whose number is at `number`, in tables of this alignment.
+fn candidate(data: &[u8], number: usize, alignment: usize, steps: &mut usize) -> Option<Names> {
     // It has 4 or 8 bytes, and padding up to 8: which is the same.
-    let count = usize::try_from(u64_at(data, number)?).ok()?;
+    let count = match alignment {
+        8 => u64_at(data, number)?,
+        _ => u32_at(data, number)?.into(),
+    };
+    let count = usize::try_from(count).ok()?;
     // Each name takes two bytes at least.
     if count == 0 || count > (data.len() - number) / 2 {
         return None;
     }
-    let first = number + 8;
+    let first = number + alignment;
     let mut at = first;
     let mut marks = Vec::new();
     for name in 0..count {
@@ -54,7 +61,7 @@ fn candidate(data: &[u8], number: usize, steps: &mut usize) -> Option<Names> {
         }
         at = name_at(data, at)?.1;
     }
-    let markers = aligned(at);
+    let markers = aligned(at, alignment);
     // Since 4.20 a marker has 4 bytes.
     let narrow = |nth: usize| u32_at(data, markers + 4 * nth).map(u64::from);
     let wide = |nth: usize| u64_at(data, markers + 8 * nth);
@@ -62,8 +69,11 @@ fn candidate(data: &[u8], number: usize, steps: &mut usize) -> Option<Names> {
         let mut told = marks.iter().enumerate();
         told.all(|(nth, mark)| marker(nth) == Some(*mark as u64))
     };
-    (super::is_padding(data, at, markers) && (agree(&narrow) || agree(&wide)))
-        .then_some(Names { number, count })
+    (is_padding(data, at, markers) && (agree(&narrow) || agree(&wide))).then_some(Names {
+        number,
+        first,
+        count,
+    })
 }
 
 /// The tokens of the name at `at`, and where the next begins.
@@ -91,7 +101,7 @@ impl Names {
         let wrong = |why| KernelFileError::malformed("table of symbol names", why);
         let mut budget = data.len().saturating_mul(MAX_GROWTH);
         let mut names = Vec::new();
-        let mut at = self.number + 8;
+        let mut at = self.first;
         for _ in 0..self.count {
             let (packed, next) = name_at(data, at).ok_or_else(|| wrong("it is cut short"))?;
             at = next;

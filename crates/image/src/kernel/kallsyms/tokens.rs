@@ -1,7 +1,7 @@
 //! The 256 strings that symbol names are made of.
 
 use super::super::u16_at;
-use super::is_padding;
+use super::{LEAST_ALIGNMENT, is_padding};
 
 const COUNT: usize = 256;
 
@@ -35,7 +35,7 @@ impl Tokens {
 /// Everything in `data` that could be the two tables.
 pub fn find(data: &[u8]) -> impl Iterator<Item = Tokens> {
     (0..data.len())
-        .step_by(8)
+        .step_by(LEAST_ALIGNMENT)
         .filter_map(|at| Some((at, index_at(data, at)?)))
         .filter_map(|(index, starts)| table_before(data, index, starts))
 }
@@ -60,11 +60,11 @@ fn index_at(data: &[u8], at: usize) -> Option<[u16; COUNT]> {
 /// The table ends where the index begins, up to padding.
 fn table_before(data: &[u8], index: usize, starts: [u16; COUNT]) -> Option<Tokens> {
     let last = usize::from(starts[COUNT - 1]);
-    let latest = index.checked_sub(last + 1)? & !7;
+    let latest = index.checked_sub(last + 1)? & !(LEAST_ALIGNMENT - 1);
     let earliest = latest.saturating_sub(MAX_LEN + 8);
     (earliest..=latest)
         .rev()
-        .step_by(8)
+        .step_by(LEAST_ALIGNMENT)
         .find_map(|table| fits(data, table, index, starts))
 }
 
