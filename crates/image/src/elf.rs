@@ -2,6 +2,7 @@
 
 use crate::code::Code;
 use crate::debug::DebugInfo;
+use crate::kernel::{Btf, CarriedTypes};
 use crate::live::LiveText;
 use memmap2::Mmap;
 use object::elf;
@@ -93,6 +94,7 @@ pub struct Image {
     position_independent: bool,
     pub(crate) debug: OnceLock<DebugInfo>,
     pub(crate) code: Code,
+    pub(crate) types: Arc<CarriedTypes>,
 }
 
 impl std::fmt::Debug for Image {
@@ -123,6 +125,7 @@ impl Image {
     }
 
     fn parse(path: &Path, data: Mmap) -> Result<Self, ImageError> {
+        let data = Arc::new(data);
         let malformed = |why: &dyn std::fmt::Display| ImageError::Malformed {
             path: path.to_owned(),
             why: why.to_string(),
@@ -139,10 +142,10 @@ impl Image {
             });
         }
         check_machine(path, &data)?;
-        let header = elf::FileHeader64::<Endianness>::parse(&*data).map_err(|e| malformed(&e))?;
+        let header = elf::FileHeader64::<Endianness>::parse(&**data).map_err(|e| malformed(&e))?;
         let endian = header.endian().map_err(|e| malformed(&e))?;
         let headers = header
-            .program_headers(endian, &*data)
+            .program_headers(endian, &**data)
             .map_err(|e| malformed(&e))?;
         if headers.len() > MAX_SEGMENTS {
             return Err(malformed(&"it claims to have thousands of segments"));
@@ -169,7 +172,7 @@ impl Image {
                 }
                 elf::PT_INTERP => {
                     let bytes = program
-                        .data(endian, &*data)
+                        .data(endian, &**data)
                         .map_err(|()| malformed(&"its interpreter's name lies outside the file"))?;
                     let name = bytes.split(|byte| *byte == 0).next().unwrap_or_default();
                     interpreter = Some(PathBuf::from(String::from_utf8_lossy(name).into_owned()));
@@ -184,13 +187,14 @@ impl Image {
             }
         }
         drop_per_cpu_template(&mut segments);
-        let object = object::File::parse(&*data).map_err(|e| malformed(&e))?;
+        let object = object::File::parse(&**data).map_err(|e| malformed(&e))?;
         let build_id = object.build_id().ok().flatten().map(<[u8]>::to_vec);
         Ok(Self {
             path: path.to_owned(),
             entry: Svma(header.e_entry(endian)),
             position_independent: header.e_type(endian) == elf::ET_DYN,
-            data: Arc::new(data),
+            types: Arc::new(CarriedTypes::of(Arc::clone(&data))),
+            data: Arc::clone(&data),
             segments,
             live: Arc::default(),
             relro,
@@ -309,6 +313,17 @@ impl Image {
                 .dynamic_symbols()
                 .any(|symbol| symbol.is_undefined() && symbol.name() == Ok(name))
         })
+    }
+
+    /// The types that a kernel carries with it, or a module whose kernel is known.
+    #[must_use]
+    pub fn types(&self) -> Option<Arc<Btf>> {
+        self.types.get()
+    }
+
+    /// Makes known which kernel a module is for: its types go on from that one's.
+    pub fn is_module_of(&self, kernel: &Self) {
+        self.types.go_on_from(&kernel.types);
     }
 
     /// The same image with the text that is in memory, where it is known, in

@@ -7,12 +7,14 @@
 //! All these bytes are foreign: a lie gives an error.
 
 mod btf;
+mod carried;
 mod kallsyms;
 mod prepare;
 mod symbols;
 mod vmlinuz;
 
-pub use btf::{Btf, Field, Parameter};
+pub use btf::{Btf, Field};
+pub(crate) use carried::{CarriedTypes, THIS_MODULE};
 pub use kallsyms::{KernelSymbol, symbols};
 pub use prepare::{Stage, prepare};
 pub use symbols::with_symbols;

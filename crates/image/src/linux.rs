@@ -2,6 +2,7 @@
 //! its text must not be sampled.
 
 use crate::Image;
+use crate::kernel::THIS_MODULE;
 use crate::layout::elf_file;
 use object::elf;
 use object::read::elf::{ElfFile64, SectionHeader};
@@ -11,12 +12,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 
 /// A section that only Linux or a module of it has.
-const MARKS: [&str; 4] = [
-    ".orc_unwind",
-    "__ksymtab",
-    ".modinfo",
-    ".gnu.linkonce.this_module",
-];
+const MARKS: [&str; 4] = [".orc_unwind", "__ksymtab", ".modinfo", THIS_MODULE];
 
 /// Text between two symbols of the linker script.
 const BETWEEN: [(&str, &str, Excluded); 7] = [

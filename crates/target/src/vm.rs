@@ -37,6 +37,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use stood::Stood;
 
+/// What the kernel itself is called among its modules.
+pub const KERNEL: &str = "vmlinux";
 /// All of a kernel is one space; whose user memory it is looked at with is found
 /// from the CPU that does.
 const SPACE: SpaceId = SpaceId(0);

@@ -170,5 +170,5 @@ fn about(btf: &Btf) {
             let _ = btf.path_at(name, offset, size);
         }
     }
-    let _ = btf.function_parameters("run");
+    let _ = btf.part_of_variable("run", 4, 8);
 }

@@ -29,6 +29,7 @@ pub use types::How;
 pub(crate) use types::{as_written, qualify};
 pub use variables::Variable;
 
+use crate::kernel::CarriedTypes;
 use crate::live::LiveText;
 use crate::{Image, Segment};
 use addr2line::{Context, FrameIter};
@@ -68,6 +69,8 @@ struct Inner {
     located: OnceLock<Option<Located>>,
     loaded: OnceLock<Option<Loaded>>,
     symbols: OnceLock<Symbols>,
+    /// The types that a kernel carries with it.
+    types: Arc<CarriedTypes>,
     judge: Judge,
 }
 
@@ -128,6 +131,7 @@ impl DebugInfo {
                 located: OnceLock::new(),
                 loaded: OnceLock::new(),
                 symbols: OnceLock::new(),
+                types: Arc::clone(&image.types),
                 judge: Judge::new(search.sources.clone()),
                 search,
             }),

@@ -1,7 +1,7 @@
 //! Names from the symbol tables, for what no debug information covers.
 
 use memmap2::Mmap;
-use object::{Object, ObjectSection, ObjectSymbol, SymbolKind};
+use object::{Object, ObjectSection, ObjectSymbol, SectionKind, SymbolKind};
 
 /// One symbol that names code or data.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -49,6 +49,10 @@ impl Symbols {
         let list = match symbol.kind() {
             SymbolKind::Text => &mut self.code,
             SymbolKind::Data => &mut self.data,
+            // Assembly that forgot to say what it is.
+            SymbolKind::Unknown if symbol.size() > 0 && is_in_code(object, symbol) => {
+                &mut self.code
+            }
             _ => return,
         };
         if symbol.is_undefined() || symbol.address() == 0 {
@@ -88,6 +92,12 @@ impl Symbols {
     pub(super) fn data_from(&self, svma: u64) -> Option<&Symbol> {
         before(&self.data, svma).filter(|symbol| symbol.start == svma)
     }
+}
+
+fn is_in_code<'d>(object: &object::File<'d>, symbol: &impl ObjectSymbol<'d>) -> bool {
+    let section = symbol.section_index();
+    let section = section.and_then(|index| object.section_by_index(index).ok());
+    section.is_some_and(|section| section.kind() == SectionKind::Text)
 }
 
 fn before(list: &[Symbol], svma: u64) -> Option<&Symbol> {

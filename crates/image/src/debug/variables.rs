@@ -4,6 +4,7 @@ use super::parts::Part;
 use super::program::{Die, Program};
 use super::types::How;
 use super::{Inner, names};
+use crate::kernel::CarriedTypes;
 use gimli::{AttributeValue, DwTag, Operation, constants as dw};
 use rayon::prelude::*;
 use redhanded_model::Svma;
@@ -30,7 +31,8 @@ pub struct Variable {
 #[derive(Clone)]
 enum Kind {
     Typed(Arc<Inner>, Die),
-    Symbol { guard: bool },
+    /// A symbol, and the types that may tell more of it.
+    Symbol(String, Arc<CarriedTypes>),
 }
 
 impl std::fmt::Debug for Variable {
@@ -51,14 +53,18 @@ impl Variable {
             Kind::Typed(inner, type_) => inner
                 .ask(|program| Some(program.part(*type_, offset, size)))
                 .unwrap_or_default(),
-            Kind::Symbol { guard } => Part {
-                path: match offset {
-                    0 => String::new(),
-                    offset => format!("+{offset}"),
-                },
-                synchronising: guard.then_some(How::Guard),
-                ..Part::default()
-            },
+            Kind::Symbol(symbol, types) => {
+                let types = types.get();
+                let typed = types.and_then(|types| types.part_of_variable(symbol, offset, size));
+                typed.unwrap_or_else(|| Part {
+                    path: match offset {
+                        0 => String::new(),
+                        offset => format!("+{offset}"),
+                    },
+                    synchronising: symbol.starts_with("_ZGV").then_some(How::Guard),
+                    ..Part::default()
+                })
+            }
         }
     }
 
@@ -204,9 +210,7 @@ impl Inner {
             svma: Svma(symbol.start),
             size: symbol.size,
             declared: None,
-            kind: Kind::Symbol {
-                guard: symbol.name.starts_with("_ZGV"),
-            },
+            kind: Kind::Symbol(symbol.name.clone(), Arc::clone(&self.types)),
         })
     }
 }

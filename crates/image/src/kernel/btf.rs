@@ -10,7 +10,7 @@ mod fields;
 mod parts;
 mod spelling;
 
-pub use fields::{Field, Parameter};
+pub use fields::Field;
 
 use super::{KernelFileError, u16_at, u32_at};
 use std::sync::Arc;
@@ -52,7 +52,7 @@ pub struct Btf {
     first: u32,
     /// The offset of the first string.
     first_string: u32,
-    /// The numbers of structures, unions, typedefs and functions, by name.
+    /// The numbers of structures, unions, typedefs and variables, by name.
     by_name: Vec<u32>,
 }
 
@@ -161,7 +161,7 @@ impl Btf {
                 let found = self.get(id)?;
                 let sought = matches!(
                     found.kind,
-                    kind::STRUCT | kind::UNION | kind::TYPEDEF | kind::FUNCTION
+                    kind::STRUCT | kind::UNION | kind::TYPEDEF | kind::VARIABLE
                 );
                 (sought && !found.name().is_empty()).then(|| (found.name(), id))
             })

@@ -192,28 +192,15 @@ fn places_by_offset() {
 }
 
 #[test]
-fn parameters_of_functions() {
+fn parts_of_variables() {
     let btf = parsed(&sample());
-    let parameters = btf.function_parameters("load").unwrap();
-    let told: Vec<_> = parameters
-        .iter()
-        .map(|p| {
-            (
-                p.name.as_str(),
-                p.type_name.as_str(),
-                p.points_to.as_deref(),
-            )
-        })
-        .collect();
-    assert_eq!(
-        told,
-        [
-            ("mod", "struct module *", Some("module")),
-            ("count", "int", None),
-            ("old", "const struct module *", Some("module")),
-        ]
-    );
-    assert_eq!(btf.function_parameters("module"), None);
+    let part = btf.part_of_variable("counter", 88, 4).unwrap();
+    assert_eq!(part.path, ".seen");
+    assert_eq!(part.synchronising, Some(How::Volatile));
+    assert!(btf.part_of_variable("counter", 96, 1).is_none());
+    // A type of the name is no variable.
+    assert!(btf.part_of_variable("module", 88, 4).is_none());
+    assert!(btf.path_at("counter", 88, 4).is_none());
 }
 
 #[test]
@@ -229,8 +216,8 @@ fn a_module_goes_on_where_the_kernel_ends() {
         104,
         &[("owner", module, 0, 0), ("size", long, 768, 0)],
     );
-    let pointer = types.pointer(own);
-    types.function("toy_open", 0, &[("toy", pointer)]);
+    let both = types.array(own, 2);
+    types.variable("toys", both);
     // A module's own structure of a name that the kernel has, too.
     types.aggregate("range", false, 8, &[("only", long, 0, 0)]);
     let btf = Btf::parse(&types.section(), Some(Arc::clone(&kernel))).unwrap();
@@ -241,8 +228,10 @@ fn a_module_goes_on_where_the_kernel_ends() {
     assert_eq!(btf.field("range", "size"), Some(whole(8, 4)));
     let part = btf.path_at("toy", 56, 4).unwrap();
     assert_eq!(part.path, ".owner.mem[1].size");
-    let parameters = btf.function_parameters("toy_open").unwrap();
-    assert_eq!(parameters[0].points_to.as_deref(), Some("toy"));
+    let part = btf.part_of_variable("toys", 104 + 56, 4).unwrap();
+    assert_eq!(part.path, "[1].owner.mem[1].size");
+    assert_eq!(part.type_name, "unsigned int");
+    assert!(btf.part_of_variable("counter", 88, 4).is_some());
     assert_eq!(kernel.field("toy", "size"), None);
 }
 
@@ -402,7 +391,7 @@ proptest! {
             for offset in 0..100 {
                 let _ = btf.path_at("module", offset, 4);
             }
-            let _ = btf.function_parameters("load");
+            let _ = btf.part_of_variable("counter", 4, 4);
         }
     }
 }

@@ -113,11 +113,15 @@ impl Encoder {
     }
 
     /// One of each kind that nothing else here adds.
+    pub fn variable(&mut self, name: &str, of: u32) -> u32 {
+        self.add(name, 14 << 24, of, &[1])
+    }
+
     pub fn others(&mut self, of: u32) {
         self.add("colour", 6 << 24 | 1, 4, &[0, 7]);
         self.add("elsewhere", 7 << 24, 0, &[]);
         self.add("", 11 << 24, of, &[]);
-        let variable = self.add("counter", 14 << 24, of, &[1]);
+        let variable = self.variable("counter", of);
         self.add(".data..percpu", 15 << 24 | 1, 64, &[variable, 0, 8]);
         self.add("double", 16 << 24, 8, &[]);
         self.add("tag", 17 << 24, variable, &[u32::MAX]);

@@ -2,7 +2,7 @@
 //! moved, who runs on which CPU and in which context, and where an address lies.
 
 use super::gdb::{Gdb, GdbError, Request, VcpuRegisters};
-use super::{USER_END, Vm};
+use super::{KERNEL, USER_END, Vm};
 use redhanded_image::Image;
 use redhanded_image::kernel::Btf;
 use redhanded_model::{Avma, Context, ContextKind, Region, Svma, ThreadName};
@@ -113,9 +113,7 @@ impl Guest {
             .into_iter()
             .map(|(name, svma)| (name, svma.0))
             .collect();
-        let section = image.section(".BTF");
-        let btf = section.and_then(|section| Btf::parse(&section, None).ok());
-        let btf = Arc::new(btf.ok_or_else(|| NotAKernel::NoTypes(name()))?);
+        let btf = image.types().ok_or_else(|| NotAKernel::NoTypes(name()))?;
         let banner = *symbols
             .get("linux_banner")
             .ok_or_else(|| NotAKernel::NoSymbols(name()))?;
@@ -149,7 +147,7 @@ impl Guest {
             stack: field("task_struct", "stack"),
             areas: None,
             per_cpu: vec![PerCpu {
-                module: "vmlinux".to_owned(),
+                module: KERNEL.to_owned(),
                 within: within(start)..within(end),
                 svma: Svma(start),
             }],

@@ -3,7 +3,7 @@
 
 use super::gdb::{Gdb, Request};
 use super::guest::{Guest, NotAKernel};
-use super::{SPACE, Vcpu, Vm};
+use super::{KERNEL, SPACE, Vcpu, Vm};
 use crate::images::Images;
 use crate::process::Signals;
 use crate::{Module, TargetError};
@@ -64,7 +64,7 @@ impl Vm {
         let mut unseen = BTreeMap::new();
         if !image.debug().available() {
             unseen.insert(
-                "source lines, types and fields".to_owned(),
+                "source lines; types and fields of variables that are not per-CPU".to_owned(),
                 "the kernel's file has no debug information: give the vmlinux of its debug package \
                  with --vmlinux"
                     .to_owned(),
@@ -112,7 +112,7 @@ impl Vm {
             vm.guest.symbol("_text").unwrap_or(0),
             vm.guest.symbol("_end").unwrap_or(0),
         );
-        vm.add_module(image, "vmlinux".to_owned(), slide, from..to);
+        vm.add_module(image, KERNEL.to_owned(), slide, from..to);
         vm.modules_may_have_changed();
         vm.pending.clear();
         // Indexing takes a while, and nothing is armed yet.

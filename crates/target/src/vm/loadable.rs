@@ -1,8 +1,8 @@
 //! Loadable modules: found by walking the kernel's own list in the guest's
 //! memory, and linked to where they are there.
 
-use super::Vm;
 use super::guest::PerCpu;
+use super::{KERNEL, Vm};
 use crate::Stop;
 use redhanded_image::kernel::unpack;
 use redhanded_image::{Image, link};
@@ -65,7 +65,7 @@ impl Vm {
         };
         let (stay, gone): (Vec<_>, Vec<_>) = std::mem::take(&mut self.modules)
             .into_iter()
-            .partition(|module| module.name == "vmlinux" || stays(&module.name));
+            .partition(|module| module.name == KERNEL || stays(&module.name));
         self.modules = stay;
         for module in gone {
             if let Some(image) = &module.image {

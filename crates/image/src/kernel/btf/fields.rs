@@ -16,17 +16,6 @@ pub struct Field {
     pub size: u64,
 }
 
-/// A parameter of a function.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Parameter {
-    /// Its name; empty where it has none.
-    pub name: String,
-    /// Its type as the source writes it.
-    pub type_name: String,
-    /// The structure or union it points to, by its bare name.
-    pub points_to: Option<String>,
-}
-
 /// One step of a path.
 enum Step<'p> {
     Member(&'p str),
@@ -48,45 +37,6 @@ impl Btf {
     #[must_use]
     pub fn size_of(&self, name: &str) -> Option<u64> {
         self.holders(name).find_map(|id| self.size(id))
-    }
-
-    /// The parameters of a function, in order.
-    #[must_use]
-    pub fn function_parameters(&self, name: &str) -> Option<Vec<Parameter>> {
-        let function = self
-            .named(name)
-            .into_iter()
-            .filter_map(|id| self.get(id))
-            .find(|found| found.kind == kind::FUNCTION)?;
-        let prototype = self
-            .get(function.value)
-            .filter(|found| found.kind == kind::PROTOTYPE)?;
-        let parameter = |(name, id): (&str, u32)| Parameter {
-            name: name.to_owned(),
-            type_name: self.type_name(id),
-            points_to: self.points_to(id),
-        };
-        // What has neither a name nor a type stands for any number of arguments.
-        let fixed = |(name, id): &(&str, u32)| *id != 0 || !name.is_empty();
-        Some(
-            prototype
-                .parameters()
-                .filter(fixed)
-                .map(parameter)
-                .collect(),
-        )
-    }
-
-    /// The bare name of the structure or union that a pointer points to.
-    fn points_to(&self, id: u32) -> Option<String> {
-        let (_, pointer) = self.bare(id)?;
-        if pointer.kind != kind::POINTER {
-            return None;
-        }
-        let (_, target) = self.bare(pointer.value)?;
-        let named = matches!(target.kind, kind::STRUCT | kind::UNION | kind::FORWARD)
-            && !target.name().is_empty();
-        named.then(|| target.name().to_owned())
     }
 
     /// The structures and unions of a name, then its typedefs.

@@ -17,12 +17,26 @@ impl Btf {
     /// typedef `holder`. `None` when there is no such type, or it is smaller.
     #[must_use]
     pub fn path_at(&self, holder: &str, offset: u64, size: u64) -> Option<Part> {
+        self.holders(holder)
+            .find_map(|id| self.part_of(id, offset, size))
+    }
+
+    /// What lies at `size` bytes from `offset` in the variable `name`. A kernel tells
+    /// the types of those that each CPU has a copy of, and of no others.
+    #[must_use]
+    pub fn part_of_variable(&self, name: &str, offset: u64, size: u64) -> Option<Part> {
+        let found = self.named(name).into_iter().filter_map(|id| self.get(id));
+        let mut variables = found.filter(|found| found.kind == kind::VARIABLE);
+        variables.find_map(|variable| self.part_of(variable.value, offset, size))
+    }
+
+    fn part_of(&self, mut id: u32, offset: u64, size: u64) -> Option<Part> {
         let end = offset.checked_add(size.max(1))?;
-        let fits = |id: &u32| self.size(*id).is_some_and(|whole| end <= whole);
-        let id = self.holders(holder).find(fits)?;
+        if end > self.size(id)? {
+            return None;
+        }
         let mut span = Span { start: offset, end };
         let mut part = Part::default();
-        let mut id = id;
         for _ in 0..MAX_HOPS {
             part.type_name = self.type_name(id);
             let Some(bare) = self.synchronising(id, &mut part.synchronising) else {

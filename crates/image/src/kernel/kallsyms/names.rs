@@ -1,8 +1,8 @@
 //! The symbols' names, their number and their markers.
 
 use super::super::{KernelFileError, u32_at, u64_at};
-use super::{ALIGNMENTS, aligned, is_padding};
 use super::tokens::Tokens;
+use super::{ALIGNMENTS, aligned, is_padding};
 
 /// How many names one marker stands for.
 const STRIDE: usize = 256;

@@ -1,0 +1,48 @@
+//! The types in a file, read when they are first asked for.
+
+use super::Btf;
+use memmap2::Mmap;
+use object::{Object, ObjectSection};
+use std::sync::{Arc, OnceLock};
+
+/// The section that makes a file a module.
+pub const THIS_MODULE: &str = ".gnu.linkonce.this_module";
+
+/// The types that a kernel or a module of it carries.
+pub struct CarriedTypes {
+    file: Arc<Mmap>,
+    /// Those of the kernel that a module is for, which its own go on from.
+    base: OnceLock<Arc<Self>>,
+    parsed: OnceLock<Option<Arc<Btf>>>,
+}
+
+impl CarriedTypes {
+    pub fn of(file: Arc<Mmap>) -> Self {
+        Self {
+            file,
+            base: OnceLock::new(),
+            parsed: OnceLock::new(),
+        }
+    }
+
+    pub fn go_on_from(&self, kernel: &Arc<Self>) {
+        // A module that has one keeps it.
+        let _ = self.base.set(Arc::clone(kernel));
+    }
+
+    /// `None` where there are none, or not those that they go on from.
+    pub fn get(&self) -> Option<Arc<Btf>> {
+        self.parsed.get_or_init(|| self.parse()).clone()
+    }
+
+    fn parse(&self) -> Option<Arc<Btf>> {
+        let file = object::File::parse(&**self.file).ok()?;
+        let section = file.section_by_name(".BTF")?;
+        let base = match file.section_by_name(THIS_MODULE) {
+            Some(_) => Some(self.base.get()?.get()?),
+            None => None,
+        };
+        let types = Btf::parse(&section.uncompressed_data().ok()?, base);
+        types.ok().map(Arc::new)
+    }
+}
