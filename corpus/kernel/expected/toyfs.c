@@ -17,12 +17,14 @@
 #include <linux/fs_context.h>
 #include <linux/rcupdate.h>
 #include <linux/uio.h>
-#include <linux/version.h>
 
+// Whose users the caller's are is told since 5.12, by a type of its own since 6.3.
 #if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 3, 0)
-typedef struct mnt_idmap toyfs_id_map;
+#define TOYFS_ID_MAP struct mnt_idmap *map,
+#elif LINUX_VERSION_CODE >= KERNEL_VERSION(5, 12, 0)
+#define TOYFS_ID_MAP struct user_namespace *map,
 #else
-typedef struct user_namespace toyfs_id_map;
+#define TOYFS_ID_MAP
 #endif
 
 // The inodes are a table: root, shared, log. Reports can name what is in it.
@@ -87,15 +89,17 @@ static ssize_t toyfs_write(struct kiocb *call, struct iov_iter *from)
     return copied || !wanted ? copied : -EFAULT;
 }
 
-static int toyfs_getattr(toyfs_id_map *map, const struct path *path, struct kstat *stat, u32 mask,
+static int toyfs_getattr(TOYFS_ID_MAP const struct path *path, struct kstat *stat, u32 mask,
                          unsigned int flags)
 {
     struct inode *inode = d_inode(path->dentry);
 
 #if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 6, 0)
     generic_fillattr(map, mask, inode, stat);
-#else
+#elif LINUX_VERSION_CODE >= KERNEL_VERSION(5, 12, 0)
     generic_fillattr(map, inode, stat);
+#else
+    generic_fillattr(inode, stat);
 #endif
     stat->size = tell_size(inode);
     return 0;

@@ -9,6 +9,21 @@
 #include <linux/kthread.h>
 #include <linux/module.h>
 #include <linux/sched.h>
+#include <linux/version.h>
+
+#if LINUX_VERSION_CODE < KERNEL_VERSION(5, 17, 0)
+static inline struct task_struct *kthread_run_on_cpu(int (*work)(void *), void *data,
+                                                     unsigned int cpu, const char *name)
+{
+    struct task_struct *task = kthread_create(work, data, name, cpu);
+
+    if (!IS_ERR(task)) {
+        kthread_bind(task, cpu);
+        wake_up_process(task);
+    }
+    return task;
+}
+#endif
 
 // A function that keeps its name, its arguments and its accesses: not inlined,
 // not cloned, and not seen through by its callers.

@@ -59,8 +59,12 @@ static void timekeeper(void)
 
 static int __init spinlock_irq_init(void)
 {
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 15, 0)
+    hrtimer_setup(&timer, on_timer, CLOCK_MONOTONIC, HRTIMER_MODE_REL_PINNED_HARD);
+#else
     hrtimer_init(&timer, CLOCK_MONOTONIC, HRTIMER_MODE_REL_PINNED_HARD);
     timer.function = on_timer;
+#endif
     return crew_start(worker, timekeeper);
 }
 

@@ -171,6 +171,9 @@ fn describe(collision: &Collision) -> Option<Race> {
         declared_synchronising: declared,
     };
     let mut class = classify(sampled, other, evidence)?;
+    if class == Class::Race && may_be_guarded(collision, sampled, other) {
+        class = Class::PossiblyAtomic;
+    }
     let special = special::reason(&what);
     if special.is_some() {
         class = Class::Special;
@@ -374,6 +377,20 @@ fn in_sequence_section(pc: Avma, stack: &[Avma], modules: &[Arc<Module>]) -> boo
             image.is_some_and(|image| image.in_sequence_section(module.svma(at)))
         })
     })
+}
+
+/// Whether one side is in a section of a sequence counter, and of the other it cannot
+/// be said, because its callers are not known.
+fn may_be_guarded(collision: &Collision, sampled: Side, other: Option<Side>) -> bool {
+    let guarded = |side: Side| side.synchronisation == Synchronisation::Guarded;
+    let cut = |stack: &[Avma]| {
+        let caller = stack.get(1).map(|back| Avma(back.0.wrapping_sub(1)));
+        caller.is_none_or(|at| module_at(&collision.modules, at).is_none())
+    };
+    let Some((other, (_, _, stack))) = other.zip(collision.other.as_ref()) else {
+        return false;
+    };
+    (guarded(sampled) && cut(stack)) || (guarded(other) && cut(&collision.sampled.1))
 }
 
 fn side(

@@ -2,7 +2,7 @@
 
 use crate::place::Outcome;
 use redhanded_target::vm::launch::{
-    Accel, Added, Archive, Output, Provision, Vm, VmOptions, VmState, Wanted, build_module, find,
+    Accel, Added, Archive, Output, Provision, Vm, VmOptions, VmState, Wanted, build_modules, find,
 };
 use serde_json::Value;
 use std::fs;
@@ -62,15 +62,22 @@ impl Kernels {
 
     /// The module of the demo, whose threads race as soon as it is loaded.
     pub fn module(&self, folder: &Path) -> PathBuf {
-        // It names a header by a path that goes through the folder above.
-        let source = folder.join("source");
-        let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../corpus/kernel");
-        for name in ["demo/redhanded_demo.c", "lib/crew.h"] {
-            let copy = source.join(name);
-            fs::create_dir_all(copy.parent().unwrap()).unwrap();
-            fs::copy(corpus.join(name), copy).unwrap();
+        let demo = fs::read_to_string(corpus().join("demo/redhanded_demo.c")).unwrap();
+        let mut built = self.modules(folder, &[("redhanded_demo", &demo)]);
+        built.pop().unwrap()
+    }
+
+    /// Modules of these names and sources, which may include `../lib/crew.h`.
+    pub fn modules(&self, folder: &Path, sources: &[(&str, &str)]) -> Vec<PathBuf> {
+        let (source, lib) = (folder.join("source/demo"), folder.join("source/lib"));
+        for folder in [&source, &lib] {
+            fs::create_dir_all(folder).unwrap();
         }
-        build_module(&self.provision, &source.join("demo"), &folder.join("built")).unwrap()
+        fs::copy(corpus().join("lib/crew.h"), lib.join("crew.h")).unwrap();
+        for (name, text) in sources {
+            fs::write(source.join(format!("{name}.c")), text).unwrap();
+        }
+        build_modules(&self.provision, &source, &folder.join("built")).unwrap()
     }
 
     /// A machine with the module in it that counts.
@@ -92,6 +99,10 @@ impl Kernels {
         assert_eq!(state, VmState::Running, "{:#?}", vm.log());
         Machine { vm, said }
     }
+}
+
+fn corpus() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../corpus/kernel")
 }
 
 /// A running machine.

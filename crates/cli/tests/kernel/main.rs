@@ -8,6 +8,7 @@ mod demo;
 mod killed;
 mod launched;
 mod machine;
+mod modules;
 
 #[path = "../redhanded/place.rs"]
 #[expect(dead_code, reason = "the other tests need more of it")]

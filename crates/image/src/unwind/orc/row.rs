@@ -1,4 +1,4 @@
-//! One row of the table, and the three ways its bits were laid out.
+//! One row of the table, and the four ways its bits were laid out.
 
 use super::super::step::Reg;
 use gimli::X86_64;
@@ -61,8 +61,9 @@ pub(super) struct Rule {
 /// How the bits above the two register numbers are used. It depends on the
 /// kernel's version, which an image does not state, and distributions carry
 /// changes back into older ones. The table itself shows it: nearly all its rows
-/// describe calls, and a call's number is 2 in the newest layout and 0 before,
-/// where 2 is a rare thing.
+/// describe calls found from rsp. A call's number is 2 in the newer layouts and 0
+/// before, where 2 is a rare thing; and rsp's is 3 in the newest and 5 before, each
+/// of which is rdi's in the other.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) enum Layout {
     /// Until 6.2: two bits of type, then one for the outermost frame.
@@ -73,6 +74,8 @@ pub(super) enum Layout {
     Second,
     /// From 6.4 on: three bits of type, one for interrupted code.
     Third,
+    /// 7.x: the same, and other numbers for the registers.
+    Fourth,
 }
 
 impl Row {
@@ -101,9 +104,12 @@ impl Row {
 impl Layout {
     pub fn of(rows: impl Iterator<Item = Row>) -> Self {
         let (mut zeros, mut twos, mut second) = (0u64, 0u64, false);
+        let (mut threes, mut fives) = (0u64, 0u64);
         for row in rows {
+            threes += u64::from(row.base() == 3);
+            fives += u64::from(row.base() == 5);
             // Found from rsp or rbp, as calls are.
-            if matches!(row.base(), 4 | 5) {
+            if matches!(row.base(), 3..=5) {
                 zeros += u64::from(row.flags() & 7 == 0);
                 twos += u64::from(row.flags() & 7 == 2);
             }
@@ -112,6 +118,7 @@ impl Layout {
             second |= row.flags() & 8 != 0 || (row.flags() & 4 != 0 && row.base() != 0);
         }
         match second {
+            _ if twos > zeros && threes > fives => Self::Fourth,
             _ if twos > zeros => Self::Third,
             true => Self::Second,
             false => Self::First,
@@ -137,7 +144,7 @@ impl Layout {
                 };
                 (what, interrupted)
             }
-            Self::Third => {
+            Self::Third | Self::Fourth => {
                 let what = match flags & 7 {
                     1 => What::Outermost,
                     2 => What::Call,
@@ -148,22 +155,28 @@ impl Layout {
                 (what, flags & 8 != 0)
             }
         };
+        let newest = self == Self::Fourth;
         let base = match row.base() {
+            1 if newest => Base::Register(X86_64::RAX),
             2 => Base::Register(X86_64::RDX),
+            3 if newest => Base::Register(X86_64::RSP),
             3 => Base::Register(X86_64::RDI),
             4 => Base::Register(X86_64::RBP),
+            5 if newest => Base::Register(X86_64::RDI),
             5 => Base::Register(X86_64::RSP),
             6 => Base::Register(X86_64::R10),
             7 => Base::Register(X86_64::R13),
-            8 => Base::Behind(X86_64::RBP),
+            8 if !newest => Base::Behind(X86_64::RBP),
             9 => Base::Top,
+            10 if newest => Base::Behind(X86_64::RBP),
             // Nobody asks where the outermost one's stack is.
             _ if what == What::Outermost => Base::Top,
             _ => return None,
         };
         let rbp = match row.bits >> 4 & 0xf {
             0 => Saved::Kept,
-            1 => Saved::FromStack(row.rbp_offset),
+            1 if !newest => Saved::FromStack(row.rbp_offset),
+            8 if newest => Saved::FromStack(row.rbp_offset),
             4 => Saved::FromRbp(row.rbp_offset),
             _ => return None,
         };

@@ -130,6 +130,7 @@ fn layouts_are_told_by_what_most_rows_say() {
     assert_eq!(layout(&[5, 5, 0x15, 0, 0x205, 0x800]), Layout::Second);
     assert_eq!(layout(&[5, 5, 0x15, 0, 0x505]), Layout::Second);
     assert_eq!(layout(&[0x205, 0x215, 0, 0xc05, 0x100]), Layout::Third);
+    assert_eq!(layout(&[0x203, 0x283, 0, 0xc03, 0x284]), Layout::Fourth);
     // A module without calls has nothing that could be mistaken.
     assert_eq!(layout(&[0, 0]), Layout::First);
 }
