@@ -379,18 +379,29 @@ fn in_sequence_section(pc: Avma, stack: &[Avma], modules: &[Arc<Module>]) -> boo
     })
 }
 
-/// Whether one side is in a section of a sequence counter, and of the other it cannot
-/// be said, because its callers are not known.
+/// Whether a read may be one of those that a sequence counter guards, though nothing
+/// shows it: the writer's section may be a caller's, and its callers are not known; or
+/// the functions that begin and end a section are inlined, and no debug information
+/// tells of them.
 fn may_be_guarded(collision: &Collision, sampled: Side, other: Option<Side>) -> bool {
+    let Some((other, (confirmed, _, stack))) = other.zip(collision.other.as_ref()) else {
+        return false;
+    };
+    let modules = &collision.modules;
     let guarded = |side: Side| side.synchronisation == Synchronisation::Guarded;
     let cut = |stack: &[Avma]| {
         let caller = stack.get(1).map(|back| Avma(back.0.wrapping_sub(1)));
-        caller.is_none_or(|at| module_at(&collision.modules, at).is_none())
+        caller.is_none_or(|at| module_at(modules, at).is_none())
     };
-    let Some((other, (_, _, stack))) = other.zip(collision.other.as_ref()) else {
-        return false;
+    let untold = |pc: Avma| {
+        let module = module_at(modules, pc);
+        let image = module.and_then(|module| Some((module.image.as_ref()?, module.svma(pc))));
+        image.is_some_and(|(image, svma)| image.is_kernel() && !image.debug().covers(svma))
     };
-    (guarded(sampled) && cut(stack)) || (guarded(other) && cut(&collision.sampled.1))
+    let reads = sampled.kind == AccessKind::Read || other.kind == AccessKind::Read;
+    (guarded(sampled) && cut(stack))
+        || (guarded(other) && cut(&collision.sampled.1))
+        || (reads && (untold(collision.record.pc) || untold(confirmed.pc)))
 }
 
 fn side(

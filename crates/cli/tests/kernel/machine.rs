@@ -101,7 +101,8 @@ impl Kernels {
     }
 }
 
-fn corpus() -> PathBuf {
+/// The sources of the modules that are tested.
+pub fn corpus() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../corpus/kernel")
 }
 

@@ -1,9 +1,10 @@
 //! Modules that come and go while they are looked at.
 
-use crate::machine::{Kernels, race_on, report};
+use crate::machine::{Kernels, corpus, race_on, report};
 use crate::place::Place;
 use std::collections::BTreeSet;
 use std::fs;
+use std::process::Command;
 
 /// A module whose two threads change `TIDE` without a lock. What is before it has the
 /// modules differ in where it is.
@@ -89,4 +90,37 @@ fn a_module_in_the_place_of_another_is_told_from_it() {
         of.insert(race["what"]["name"].as_str().unwrap());
         assert_eq!(of.len(), 1, "{race:#}");
     }
+}
+
+#[test]
+fn what_a_sequence_counter_may_guard_is_no_race_without_debug_information() {
+    let Some(kernels) = Kernels::get() else {
+        return;
+    };
+    let place = Place::new();
+    let text = fs::read_to_string(corpus().join("never/seqlock.c")).unwrap();
+    let built = kernels.modules(&place.path("module"), &[("seqlock", &text)]);
+    let module = built[0].to_str().unwrap();
+    let stripped = Command::new("strip")
+        .args(["--strip-debug", module])
+        .status();
+    assert!(stripped.unwrap().success());
+    let options = [
+        "--accel",
+        "tcg",
+        "--kernel",
+        kernels.kernel(),
+        "--add",
+        module,
+    ];
+    let windows = ["--module", "seqlock.ko", "--max-windows", "300"];
+    let workload = ["--json", "run.json", "--", "sleep", "1000"];
+    let arguments = ["kernel"].into_iter().chain(options).chain(windows);
+    let outcome = place.run(arguments.chain(workload));
+    let report = report(&place.path("run.json"), &outcome);
+    let races = report["races"].as_array().unwrap();
+    let of = |class: &str| races.iter().filter(|race| race["class"] == class).count();
+    assert_eq!(of("race"), 0, "{outcome:#?}");
+    // The reader and the writer did meet.
+    assert!(of("possibly-atomic") > 0, "{outcome:#?}");
 }
