@@ -8,34 +8,39 @@
 use crate::Image;
 use redhanded_model::Svma;
 
-/// What begins a section and what ends it, as beginnings of names.
-const SECTIONS: [([&str; 4], [&str; 4]); 2] = [
+/// What begins a section and what ends it, as parts of names: of functions, for what
+/// else it may be called in a source are macros.
+const SECTIONS: [(&[&str], &[&str]); 2] = [
     (
-        [
+        &[
             "read_seqbegin",
             "read_seqcount_begin",
-            "__read_seqcount_begin",
-            "raw_read_seqcount",
+            "read_seqcount_latch",
+            "__seqprop_sequence",
+            "__seqprop_raw_spinlock_sequence",
+            "__seqprop_spinlock_sequence",
+            "__seqprop_rwlock_sequence",
+            "__seqprop_mutex_sequence",
+            "__scoped_seqlock_next",
         ],
-        [
+        &[
             "read_seqretry",
+            "need_seqretry",
             "read_seqcount_retry",
-            "__read_seqcount_retry",
-            "do_read_seqcount_retry",
+            "read_seqcount_latch_retry",
+            "__scoped_seqlock_next",
         ],
     ),
     (
-        [
+        &[
             "write_seqlock",
             "write_seqcount_begin",
-            "do_write_seqcount_begin",
-            "raw_write_seqcount_begin",
+            "write_seqcount_latch",
         ],
-        [
+        &[
             "write_sequnlock",
             "write_seqcount_end",
-            "do_write_seqcount_end",
-            "raw_write_seqcount_end",
+            "write_seqcount_latch",
         ],
     ),
 ];
@@ -58,7 +63,7 @@ impl Image {
                     continue;
                 };
                 for (kind, (begin, end)) in SECTIONS.iter().enumerate() {
-                    let is = |names: &[&str]| names.iter().any(|one| name.starts_with(one));
+                    let is = |names: &[&str]| names.iter().any(|one| name.contains(one));
                     begun[kind] |= at < svma.0 && is(begin);
                     ended[kind] |= at > svma.0 && is(end);
                 }
