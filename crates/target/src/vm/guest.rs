@@ -2,7 +2,7 @@
 //! moved, who runs on which CPU and in which context, and where an address lies.
 
 use super::gdb::{Gdb, GdbError, Request, VcpuRegisters};
-use super::{KERNEL, USER_END, Vm};
+use super::{KERNEL, USER_END, Vcpu, Vm};
 use redhanded_image::Image;
 use redhanded_image::kernel::Btf;
 use redhanded_model::{Avma, Context, ContextKind, Region, Svma, ThreadName};
@@ -24,6 +24,8 @@ const BANNER_LEN: usize = 64;
 const COMM: usize = 16;
 /// No instruction is longer.
 const LONGEST_INSTRUCTION: u64 = 15;
+/// What has one mapping.
+const PAGE: u64 = 4096;
 /// The size of a kernel stack.
 const STACK: u64 = 16 << 10;
 /// Above are mappings that have their place at compile time, devices among them.
@@ -332,7 +334,14 @@ impl Vm {
             return false;
         };
         let mapped = (vmalloc..pages).contains(&address) || address >= FIXED_MAPPINGS;
-        mapped && self.is_uncached(number, address) != Some(false)
+        // Stacks lie there too, and are what is accessed most.
+        let on_stack = |vcpu: &Vcpu| {
+            let registers = vcpu.registers.as_ref();
+            registers.is_some_and(|registers| registers.general.gpr[4] / PAGE == address / PAGE)
+        };
+        mapped
+            && !self.vcpus.values().any(on_stack)
+            && self.is_uncached(number, address) != Some(false)
     }
 
     /// Walks the page tables of a CPU, which lie in the direct map like all memory.
