@@ -12,7 +12,7 @@ use crate::{arguments, screen, select};
 use program::{NEIGHBOURS, SEEDED};
 use redhanded_detect::{Budget, CREDIT, Options, Start};
 use redhanded_model::{Class, Delays, Race, RunReport, Strategy};
-use redhanded_report::json;
+use redhanded_report::{json, times};
 use redhanded_target::process::{Program, Settings, Signals};
 use std::collections::HashSet;
 use std::io::Write;
@@ -152,7 +152,7 @@ fn conclude(
     for seed in seeded {
         let found = report.races.iter().find(|race| is_on(race, seed.variable));
         let result = match found {
-            Some(race) => format!("caught {} times", race.instances),
+            Some(race) => format!("caught {}", times(race.instances)),
             None => {
                 good = false;
                 "NOT CAUGHT this time".to_owned()

@@ -33,6 +33,7 @@ mod terminal;
 mod values;
 
 pub use file::ReportError;
+pub use numbers::times;
 pub use progress::{Progress, Tally};
 pub use sites::{FunctionSites, SitesReport};
 pub use source::SourceFiles;

@@ -69,7 +69,8 @@ pub(crate) fn seconds(span: f64) -> String {
 }
 
 /// How many times something happened.
-pub(crate) fn times(number: u64) -> String {
+#[must_use]
+pub fn times(number: u64) -> String {
     match number {
         1 => "once".to_owned(),
         2 => "twice".to_owned(),
