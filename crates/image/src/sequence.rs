@@ -8,19 +8,23 @@
 use crate::Image;
 use redhanded_model::Svma;
 
-/// What begins a section and what ends it, as parts of names: of functions, for what
-/// else it may be called in a source are macros.
+/// What begins a section and what ends it, as parts of the names of functions. Since
+/// 5.9 most of what a source calls are macros, and what is inlined is a look at the
+/// counter.
 const SECTIONS: [(&[&str], &[&str]); 2] = [
     (
         &[
             "read_seqbegin",
             "read_seqcount_begin",
             "read_seqcount_latch",
+            "raw_read_seqcount",
+            "raw_seqcount_begin",
             "__seqprop_sequence",
             "__seqprop_raw_spinlock_sequence",
             "__seqprop_spinlock_sequence",
             "__seqprop_rwlock_sequence",
             "__seqprop_mutex_sequence",
+            "__seqprop_ww_mutex_sequence",
             "__scoped_seqlock_next",
         ],
         &[

@@ -112,11 +112,11 @@ impl Encoder {
         self.add(name, 12 << 24, prototype, &[])
     }
 
-    /// One of each kind that nothing else here adds.
     pub fn variable(&mut self, name: &str, of: u32) -> u32 {
         self.add(name, 14 << 24, of, &[1])
     }
 
+    /// One of each kind that nothing else here adds.
     pub fn others(&mut self, of: u32) {
         self.add("colour", 6 << 24 | 1, 4, &[0, 7]);
         self.add("elsewhere", 7 << 24, 0, &[]);
