@@ -38,28 +38,41 @@ pub struct KernelSymbol {
 /// When it is no ELF file, or the tables are not in it or do not hold together.
 pub fn symbols(image: &[u8]) -> Result<Vec<KernelSymbol>, KernelFileError> {
     let kernel = Kernel::parse(image)?;
-    let mut why = "its token table is not found";
+    let mut missing = no_symbols("its token table is not found");
     for part in &kernel.loaded {
         for tokens in tokens::find(part.data) {
-            why = "a token table is found, but no names that go with it";
-            let Some(names) = names::find(part.data, &tokens) else {
-                continue;
-            };
-            why = "names are found, but no addresses that go with them";
-            let expanded = names.expand(part.data, &tokens)?;
-            let Some(addresses) = addresses::find(part, &tokens, &names, &expanded, &kernel.code)
-            else {
-                continue;
-            };
-            let symbol = |(address, (kind, name))| KernelSymbol {
-                address,
-                kind,
-                name,
-            };
-            return Ok(addresses.into_iter().zip(expanded).map(symbol).collect());
+            missing = no_symbols("a token table is found, but no names that go with it");
+            for names in names::find(part.data, &tokens) {
+                let expanded = match names.expand(part.data, &tokens) {
+                    Ok(expanded) => expanded,
+                    Err(error) => {
+                        missing = error;
+                        continue;
+                    }
+                };
+                missing = no_symbols("names are found, but no addresses that go with them");
+                if let Some(addresses) =
+                    addresses::find(part, &tokens, &names, &expanded, &kernel.code)
+                {
+                    return Ok(together(addresses, expanded));
+                }
+            }
         }
     }
-    Err(KernelFileError::NoSymbols { why })
+    Err(missing)
+}
+
+const fn no_symbols(why: &'static str) -> KernelFileError {
+    KernelFileError::NoSymbols { why }
+}
+
+fn together(addresses: Vec<u64>, names: Vec<(char, String)>) -> Vec<KernelSymbol> {
+    let symbol = |(address, (kind, name))| KernelSymbol {
+        address,
+        kind,
+        name,
+    };
+    addresses.into_iter().zip(names).map(symbol).collect()
 }
 
 /// A segment's bytes in the file, and where they are in memory.

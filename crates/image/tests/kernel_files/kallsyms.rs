@@ -107,6 +107,30 @@ fn per_cpu_variables_keep_their_offsets() {
 }
 
 #[test]
+fn what_looks_like_more_names_does_not_win() {
+    let list = [
+        symbol(TEXT, 'T', "_text"),
+        symbol(TEXT + 0x10, 't', "do_nothing"),
+    ];
+    // A number, that many names, a marker; but token 1 is empty, and so are
+    // these names. Those of token `t` are names with a kind, but no addresses
+    // go with them.
+    for token in [1, b't'] {
+        let mut decoy = 100u64.to_le_bytes().to_vec();
+        decoy.extend([1, token].repeat(100));
+        decoy.extend([0; 8]);
+        for (order, addresses, wide) in layouts() {
+            let mut image = encode(&list, order, addresses, wide);
+            let filler = [99u32; 3].map(u32::to_le_bytes).concat();
+            let at = image.windows(12).position(|bytes| bytes == filler);
+            let at = at.unwrap().next_multiple_of(8);
+            image[at..at + decoy.len()].copy_from_slice(&decoy);
+            assert_eq!(symbols(&image).unwrap(), list, "{order:?} {addresses:?}");
+        }
+    }
+}
+
+#[test]
 fn a_kernel_without_tables_is_told() {
     let data: Vec<u8> = (0..100_000u32).flat_map(u32::to_le_bytes).collect();
     for data in [&data[..], &[0; 4096], &[]] {

@@ -3,6 +3,7 @@
 use super::super::{KernelFileError, u32_at, u64_at};
 use super::tokens::Tokens;
 use super::{ALIGNMENTS, aligned, is_padding};
+use std::cmp::Reverse;
 
 /// How many names one marker stands for.
 const STRIDE: usize = 256;
@@ -24,19 +25,29 @@ pub struct Names {
     pub count: usize,
 }
 
-/// The most names that go with `tokens`: the number, that many names, and the
-/// markers that fit them.
-pub fn find(data: &[u8], tokens: &Tokens) -> Option<Names> {
-    let before = data.get(..tokens.table)?;
+/// How many candidates are worth a look. The more names one has, the more markers
+/// speak for it: in a kernel none comes near the true one.
+const MAX_CANDIDATES: usize = 16;
+
+/// What could be the names that go with `tokens`, the most names first: a number,
+/// that many names, and the markers that fit them. Up to 256 names have a single
+/// marker, which is 0, and other bytes can look like that: only the kinds and the
+/// addresses tell.
+pub fn find(data: &[u8], tokens: &Tokens) -> Vec<Names> {
+    let before = data.get(..tokens.table).unwrap_or_default();
     // A place that looks like a number leads to a few steps over names mostly;
     // in a file made to mislead, these could be without end.
     let mut steps = data.len().saturating_mul(4);
     let places = |alignment| (0..before.len()).step_by(alignment);
     let places = ALIGNMENTS.map(|alignment| places(alignment).map(move |at| (at, alignment)));
-    let found = places.into_iter().flatten();
-    found
+    let mut found: Vec<Names> = places
+        .into_iter()
+        .flatten()
         .filter_map(|(number, alignment)| candidate(before, number, alignment, &mut steps))
-        .max_by_key(|names| names.count)
+        .collect();
+    found.sort_by_key(|names| Reverse(names.count));
+    found.truncate(MAX_CANDIDATES);
+    found
 }
 
 /// The names whose number is at `number`, in tables of this alignment.
@@ -108,8 +119,9 @@ impl Names {
             let mut bytes = packed.iter().flat_map(|token| tokens.get(data, *token));
             let kind = bytes
                 .next()
-                .ok_or_else(|| wrong("a symbol has no kind"))
-                .map(|byte| char::from(*byte))?;
+                .map(|byte| char::from(*byte))
+                .filter(char::is_ascii_alphabetic)
+                .ok_or_else(|| wrong("a symbol has no kind"))?;
             // Tokens are ASCII: a byte is a character.
             let name: String = bytes
                 .take(MAX_NAME + 1)
