@@ -173,9 +173,6 @@ fn build(provision: &Provision) -> Result<PathBuf> {
     Ok(folder)
 }
 
-/// How what goes wrong with a command in the guest begins.
-const IN_GUEST: &str = "in the guest";
-
 /// Where all modules are put on trial.
 struct Court {
     driver: Driver,
@@ -189,16 +186,7 @@ impl Court {
         let mut guest = None;
         let mut verdicts = Vec::new();
         for subject in subjects {
-            let mut verdict = self.verdict(&mut guest, subject);
-            // A command of the guest's own that went wrong says nothing of reports. It
-            // was seen about once in ten runs of toyfs on 6.12, and is not understood.
-            if let State::Failed(why) = &verdict.state
-                && why.starts_with(IN_GUEST)
-            {
-                println!("{}: {why}: tried again on a new machine", subject.title());
-                guest = None;
-                verdict = self.verdict(&mut guest, subject);
-            }
+            let verdict = self.verdict(&mut guest, subject);
             corpus::tell(&verdict);
             // What it left behind must not be held against the next.
             if matches!(verdict.state, State::Failed(_)) {

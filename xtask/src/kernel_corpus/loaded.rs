@@ -142,9 +142,12 @@ impl Case for Loaded<'_> {
 }
 
 /// Starts a command in a process group of its own and says which.
+///
+/// It is not the shell's own child: busybox's `read` begins anew when one ends, and
+/// forgets what it has read of a line.
 fn in_background(command: &str) -> String {
     let quoted = command.replace('\'', r"'\''");
-    format!("setsid sh -c '{quoted}' </dev/null >/dev/null 2>&1 & echo $!")
+    format!("(setsid sh -c '{quoted}' </dev/null >/dev/null 2>&1 & echo $!)")
 }
 
 #[cfg(test)]
