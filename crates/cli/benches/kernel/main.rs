@@ -11,10 +11,13 @@ mod bench;
 mod chart;
 mod figures;
 mod load;
+mod trace;
 
 use bench::{Bench, number};
 use redhanded_target::vm::launch::{Archive, Wanted, build_module, cache_folder, provide};
+use serde_json::Value;
 use std::path::Path;
+use trace::Trace;
 
 /// A loop of processes in the guest, which prints how many there were.
 const COUNT: &str = "i=0; e=$(($(cut -d. -f1 /proc/uptime) + SECONDS)); \
@@ -51,23 +54,23 @@ fn main() {
 
 fn costs(bench: &Bench, module: &Path, scratch: &Path, seconds: u64) {
     let time = format!("{seconds}s");
+    let trace = Trace::in_folder(scratch);
+    let traced = trace.arguments();
     println!("hot sites, two CPUs, {seconds} s each");
     for delay in ["15ms", "1ms"] {
         let add = format!("--add={}", module.display());
-        let arguments = [
-            &add,
+        let mut arguments = vec![
+            &*add,
             "--module=redhanded_demo",
             "--delay",
             delay,
             "--for",
             &time,
         ];
+        arguments.extend(traced.iter().map(String::as_str));
         let (run, _) = bench.observe(&arguments, &["sleep", "100000"]);
-        println!(
-            "  delays up to {delay:>4}: {:.0} windows/s, no CPU ran for {:.2} ms a window (median)",
-            number(&run, "windows") / number(&run, "wall_s"),
-            1e3 * number(&run, "stopped_per_window_s")
-        );
+        print!("  delays up to {delay:>4}: ");
+        tell(&run, &trace);
     }
 
     let count = COUNT.replace("SECONDS", &seconds.to_string());
@@ -92,13 +95,27 @@ fn costs(bench: &Bench, module: &Path, scratch: &Path, seconds: u64) {
     };
     println!("the whole kernel under a mixed load{with}, {seconds} s");
     let mut arguments = vec!["--for", &time];
-    arguments.extend(load.arguments.iter().map(String::as_str));
+    arguments.extend(load.arguments.iter().chain(&traced).map(String::as_str));
     let workload: Vec<&str> = load.workload.iter().map(String::as_str).collect();
     let (run, _) = bench.observe(&arguments, &workload);
     let sampled = run["run"]["sites"]["sampled"].as_u64().unwrap_or(0);
+    print!("  {sampled} distinct sites sampled, ");
+    tell(&run, &trace);
+}
+
+/// How many windows there were, and for how long nobody ran.
+fn tell(run: &Value, trace: &Trace) {
+    let windows = number(run, "windows");
     println!(
-        "  {sampled} distinct sites sampled, {:.0} windows/s, no CPU ran for {:.2} ms a window (median)",
-        number(&run, "windows") / number(&run, "wall_s"),
-        1e3 * number(&run, "stopped_per_window_s")
+        "{:.0} windows/s, no CPU ran for {:.2} ms a window (median)",
+        windows / number(run, "wall_s"),
+        1e3 * number(run, "stopped_per_window_s")
     );
+    if let Some(stood) = trace.stood() {
+        println!(
+            "    on average {:.2} ms by what the tracer hears, {:.2} ms by QEMU's own trace",
+            1e3 * number(run, "stopped_s") / windows,
+            1e3 * stood / windows
+        );
+    }
 }
