@@ -26,27 +26,41 @@ impl Trace {
         .to_vec()
     }
 
-    /// The seconds in which no CPU ran, once sampling had begun. `None` if this QEMU
-    /// writes no such log.
+    /// The seconds in which no CPU ran, from when the first breakpoint was reached: it
+    /// stands before that too, while its code is read. `None` if this QEMU writes no
+    /// such log.
     pub fn stood(&self) -> Option<f64> {
         let log = std::fs::read_to_string(&self.0).ok()?;
         std::fs::remove_file(&self.0).ok()?;
-        let changes: Vec<(f64, bool)> = log.lines().filter_map(change).collect();
-        let stands = changes.array_windows().filter_map(|[from, to]| {
-            let stood = to.0 - from.0;
-            // The first one is the preparation.
-            (!from.1 && to.1).then_some(stood)
-        });
-        let stands: Vec<f64> = stands.skip(1).collect();
-        (!stands.is_empty()).then(|| stands.iter().sum())
+        let changes = log.lines().filter_map(change);
+        let sampling: Vec<(f64, State)> = changes
+            .skip_while(|(_, state)| *state != State::StandsAtBreakpoint)
+            .collect();
+        let stands = sampling
+            .array_windows()
+            .filter(|[from, to]| from.1 != State::Runs && to.1 == State::Runs)
+            .map(|[from, to]| to.0 - from.0);
+        (!sampling.is_empty()).then(|| stands.sum())
     }
 }
 
+#[derive(PartialEq, Eq)]
+enum State {
+    Runs,
+    Stands,
+    /// Or at a watch.
+    StandsAtBreakpoint,
+}
+
 /// When the machine began to run or to stand, from a line like
-/// `123@1794812867.639438:vm_state_notify running 1 reason 9 (running)`.
-fn change(line: &str) -> Option<(f64, bool)> {
+/// `123@1794812867.639438:vm_state_notify running 0 reason 0 (debug)`.
+fn change(line: &str) -> Option<(f64, State)> {
     let (_, rest) = line.split_once('@')?;
     let (at, what) = rest.split_once(':')?;
-    let runs = what.strip_prefix("vm_state_notify running ")?;
-    Some((at.parse().ok()?, runs.starts_with('1')))
+    let state = match what.strip_prefix("vm_state_notify running ")? {
+        runs if runs.starts_with('1') => State::Runs,
+        stands if stands.ends_with("(debug)") => State::StandsAtBreakpoint,
+        _ => State::Stands,
+    };
+    Some((at.parse().ok()?, state))
 }
