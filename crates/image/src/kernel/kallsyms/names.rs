@@ -119,9 +119,8 @@ impl Names {
             let mut bytes = packed.iter().flat_map(|token| tokens.get(data, *token));
             let kind = bytes
                 .next()
-                .map(|byte| char::from(*byte))
-                .filter(char::is_ascii_alphabetic)
-                .ok_or_else(|| wrong("a symbol has no kind"))?;
+                .ok_or_else(|| wrong("a symbol has no kind"))
+                .map(|byte| char::from(*byte))?;
             // Tokens are ASCII: a byte is a character.
             let name: String = bytes
                 .take(MAX_NAME + 1)
