@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use clap::Args;
-use redhanded_target::vm::launch::{Archive, Provision, Wanted, cache_folder, provide};
+use redhanded_provision::{Archive, Provision, Wanted, cache_folder, provide};
 
 use crate::command;
 use crate::corpus::{self, Tally, matcher};

@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
 use clap::Args;
-use redhanded_target::vm::launch::{Archive, cache_folder, provide_newer_qemu};
+use redhanded_provision::{Archive, cache_folder, provide_newer_qemu};
 
 use crate::corpus::{self, Tally};
 use crate::{command, fuzz, kernel_corpus, licences, packages, place};

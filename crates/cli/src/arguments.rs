@@ -4,7 +4,7 @@ mod kernel;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use redhanded_model::Strategy;
-use redhanded_target::process::{Follow, WatchBy};
+use redhanded_process::{Follow, WatchBy};
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;

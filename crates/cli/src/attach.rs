@@ -6,8 +6,7 @@ use crate::observe::{Observation, Subject, observe};
 use crate::run::display;
 use crate::screen;
 use redhanded_detect::Start;
-use redhanded_target::Ending;
-use redhanded_target::process::Signals;
+use redhanded_target::{Ending, Signals};
 use std::process::ExitCode;
 use std::time::Duration;
 

@@ -1,6 +1,7 @@
 //! Exit statuses: part of the stable interface.
 
 use redhanded_image::ImageError;
+use redhanded_provision::ProvisionError;
 use redhanded_report::ReportError;
 use redhanded_target::{Ending, TargetError};
 use std::process::ExitCode;
@@ -21,6 +22,9 @@ pub enum Failure {
     /// The target cannot be started or driven.
     #[error(transparent)]
     Target(#[from] TargetError),
+    /// A machine cannot be had or started.
+    #[error(transparent)]
+    Provision(#[from] ProvisionError),
     /// A file cannot be used.
     #[error(transparent)]
     Image(#[from] ImageError),
@@ -48,7 +52,8 @@ impl Failure {
     pub const fn status(&self) -> u8 {
         match self {
             Self::Target(TargetError::NotFound { .. }) => NOT_FOUND,
-            Self::Target(TargetError::NotRunnable { .. }) => NOT_RUNNABLE,
+            Self::Target(TargetError::NotRunnable { .. })
+            | Self::Provision(ProvisionError::NotRunnable { .. }) => NOT_RUNNABLE,
             Self::Tracer { code, .. } => *code,
             _ => FAILED,
         }

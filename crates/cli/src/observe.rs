@@ -8,13 +8,14 @@ use crate::kernel::{self, KernelSubject};
 use crate::tracing;
 use crate::wire::{Finished, Heard, Listener, Mapped, Message, tell_place};
 use redhanded_detect::{Counts, Folded, Folder, Options, Outcome};
+use redhanded_guest::gdb::rescue;
 use redhanded_image::Image;
 use redhanded_model::{Class, Crash, Race, RunReport, Unseen};
+use redhanded_process::{Front, Guarded, Program, Settings, Side, split};
+use redhanded_provision as launch;
 use redhanded_report::{Progress, Tally, Terminal};
 use redhanded_target::images::Images;
-use redhanded_target::process::{Front, Guarded, Program, Settings, Side, Signals, split};
-use redhanded_target::vm::launch;
-use redhanded_target::{Ending, TargetError};
+use redhanded_target::{Ending, Signals, TargetError};
 use std::io::Write;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -87,7 +88,10 @@ pub fn observe(
         source,
     };
     let guarded = match &observation.subject {
-        Subject::Kernel(kernel) => Guarded::Machine(kernel.socket.try_clone().map_err(refused)?),
+        Subject::Kernel(kernel) => {
+            let socket = kernel.socket.try_clone().map_err(refused)?;
+            Guarded::Other(Box::new(|| rescue(socket).is_ok()))
+        }
         Subject::Program(_) | Subject::Process(_) => Guarded::Processes,
     };
     let (side, stream) = split(Arc::clone(&observation.signals), guarded).map_err(refused)?;

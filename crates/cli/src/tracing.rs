@@ -8,12 +8,12 @@ use crate::wire::{Finished, Message, Teller, hear_place};
 use redhanded_detect::{
     Collision, Counts, Crashed, Folded, Folder, Outcome, Random, Sink, Standing, watch,
 };
+use redhanded_guest::Vm;
+use redhanded_guest::gdb::{Address, Gdb};
 use redhanded_model::{Class, RunReport, Unseen};
+use redhanded_process::{Process, Program, Tracer};
 use redhanded_target::driver::Driver;
 use redhanded_target::images::{Images, Selected};
-use redhanded_target::process::{Process, Program, Tracer};
-use redhanded_target::vm::Vm;
-use redhanded_target::vm::gdb::{Address, Gdb};
 use redhanded_target::{Ending, Machine, Module, Target, TargetError};
 use std::collections::BTreeMap;
 use std::os::unix::net::UnixStream;

@@ -6,8 +6,8 @@
 use crate::exit::Failure;
 use redhanded_detect::{Collision, Confirmed, Counts, Crashed, Outcome, RecentWindow};
 use redhanded_model::{Avma, ModuleId, Region, RunReport, SpaceId, ThreadName, WindowRecord};
+use redhanded_target::VMLINUX;
 use redhanded_target::images::Images;
-use redhanded_target::vm::KERNEL;
 use redhanded_target::{Ending, Module};
 use serde::{Deserialize, Serialize};
 use std::collections::{HashMap, HashSet};
@@ -243,7 +243,7 @@ impl Mapped {
     /// Takes note of a module, whose file is opened here.
     pub fn add(&mut self, file: MappedFile, images: &Images) {
         let image = file.path.and_then(|path| images.open(&path).ok());
-        let kernel = self.0.values().find(|known| known.name == KERNEL);
+        let kernel = self.0.values().find(|known| known.name == VMLINUX);
         if let (Some(image), Some(kernel)) = (&image, kernel.and_then(|known| known.image.as_ref()))
         {
             image.is_module_of(kernel);

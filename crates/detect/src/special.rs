@@ -1,7 +1,7 @@
 //! Variables that are meant to be accessed as others must not be.
 
 use redhanded_model::{Region, What};
-use redhanded_target::vm::KERNEL;
+use redhanded_target::VMLINUX;
 
 /// One on a line: name, tab, reason.
 const LINUX: &str = include_str!("special/linux.txt");
@@ -9,7 +9,7 @@ const LINUX: &str = include_str!("special/linux.txt");
 /// Why a variable of a kernel is accessed without a lock, if that is known.
 pub fn reason(what: &What) -> Option<&'static str> {
     let name = what.name.as_deref()?;
-    if !matches!(&what.region, Region::Global { module } if module == KERNEL) {
+    if !matches!(&what.region, Region::Global { module } if module == VMLINUX) {
         return None;
     }
     LINUX

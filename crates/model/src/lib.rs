@@ -14,6 +14,7 @@ mod race;
 mod registers;
 mod run;
 mod site;
+mod watch;
 mod window;
 
 pub use access::{AccessKind, Bytes, pieces};
@@ -28,4 +29,5 @@ pub use race::{
 pub use registers::{Register, Registers};
 pub use run::{Crash, CrashWindow, RunReport, SiteCounts, Standstill, Unseen};
 pub use site::{Excluded, Exclusions, Site};
+pub use watch::{Watch, WatchFor};
 pub use window::{Delays, Hit, Strategy, WindowEnd, WindowId, WindowPlan, WindowRecord};

@@ -9,17 +9,15 @@
 //! Nothing here knows what a race is: a target says who touched the bytes, not
 //! whether that is wrong.
 
-pub mod core;
 pub mod driver;
 pub mod fake;
 pub mod images;
 mod machine;
-pub mod process;
-mod sys;
-pub mod vm;
+mod signals;
 
-pub use machine::{Ending, Machine, Stop, TargetError, Turns, Watch};
-pub use sys::WatchFor;
+pub use machine::{Company, Ending, Machine, Stop, TargetError, Turns, at_once};
+pub use redhanded_model::{Watch, WatchFor};
+pub use signals::{FRONT_DIED, Signals};
 
 use redhanded_image::Image;
 use redhanded_model::{
@@ -31,6 +29,9 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
+
+/// What a kernel itself is called among its modules.
+pub const VMLINUX: &str = "vmlinux";
 
 /// One file mapped into the target.
 #[derive(Clone, Debug)]

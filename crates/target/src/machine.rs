@@ -1,9 +1,9 @@
 //! The primitives a window is made of.
 
-use crate::{Module, WatchFor};
+use crate::Module;
 use redhanded_model::{
     Avma, Bytes, Context, Losses, Region, Registers, SpaceId, Standstill, TaskId, ThreadName,
-    Unseen,
+    Unseen, Watch,
 };
 use serde::{Deserialize, Serialize};
 use std::io;
@@ -134,17 +134,6 @@ pub enum Stop {
     Ended(Ending),
     /// The deadline passed.
     Deadline,
-}
-
-/// What a debug register is to watch.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Watch {
-    /// A run that one register covers.
-    pub bytes: Bytes,
-    /// Which accesses.
-    pub watch_for: WatchFor,
-    /// Comes back with hits.
-    pub number: u64,
 }
 
 /// Whether anybody could collide with a sampled access.

@@ -1,8 +1,8 @@
 //! What a gdbstub may send: damaged conversations and descriptions of registers.
 
-use redhanded_target::vm::gdb::StopReply;
-use redhanded_target::vm::gdb::description::Description;
-use redhanded_target::vm::gdb::packet::{Decoder, Item, decode_hex, encode, number};
+use redhanded_guest::gdb::StopReply;
+use redhanded_guest::gdb::description::Description;
+use redhanded_guest::gdb::packet::{Decoder, Item, decode_hex, encode, number};
 
 use super::mutation::{Random, change};
 

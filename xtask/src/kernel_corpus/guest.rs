@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
-use redhanded_target::vm::launch::{Added, Output, Provision, Vm, VmOptions, VmState};
+use redhanded_provision::{Added, Output, Provision, Vm, VmOptions, VmState};
 use tempfile::TempDir;
 
 /// How long a kernel may take to boot where everything is emulated.

@@ -1,6 +1,6 @@
 //! Runs of the tool on a stock kernel under emulation.
 
-use redhanded_target::vm::launch::Provision;
+use redhanded_provision::Provision;
 use serde_json::Value;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};

@@ -1,6 +1,6 @@
 //! The mixed load: a program for the guest, and an ext4 file system for it.
 
-use redhanded_target::vm::launch::{Provision, needed_modules};
+use redhanded_provision::{Provision, needed_modules};
 use std::fs::File;
 use std::path::Path;
 use std::process::Command;

@@ -14,7 +14,7 @@ mod load;
 mod trace;
 
 use bench::{Bench, number};
-use redhanded_target::vm::launch::{Archive, Wanted, build_module, cache_folder, provide};
+use redhanded_provision::{Archive, Wanted, build_module, cache_folder, provide};
 use serde_json::Value;
 use std::path::Path;
 use trace::Trace;

@@ -2,7 +2,7 @@
 
 use super::{Watch, duration, some_time};
 use clap::{Args, ValueEnum};
-use redhanded_target::vm::launch::Accel;
+use redhanded_provision::Accel;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;

@@ -8,11 +8,10 @@ use crate::kernel::{KernelSubject, options, subject};
 use crate::observe::{Display, Observation, Subject, observe};
 use crate::run::{clock, display};
 use crate::{screen, select};
-use redhanded_target::process::{Settings, Signals};
-use redhanded_target::vm::KernelFiles;
-use redhanded_target::vm::launch::{
-    Added, Archive, VmOptions, Wanted, build_module, cache_folder, provide,
-};
+use redhanded_guest::KernelFiles;
+use redhanded_process::Settings;
+use redhanded_provision::{Added, Archive, VmOptions, Wanted, build_module, cache_folder, provide};
+use redhanded_target::Signals;
 use std::fs;
 use std::io::Write;
 use std::path::Path;

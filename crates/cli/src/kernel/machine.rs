@@ -5,9 +5,8 @@ use crate::exit::{self, Failure};
 use crate::observe::Display;
 use crate::screen;
 use redhanded_model::{RunReport, Unseen};
-use redhanded_target::process::Signals;
-use redhanded_target::vm::launch::{Output, Vm, VmState};
-use redhanded_target::{Ending, TargetError};
+use redhanded_provision::{Output, Vm, VmState};
+use redhanded_target::{Ending, Signals, TargetError};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 

@@ -1,7 +1,7 @@
 //! A virtual machine that somebody else started, as far as the tool knows.
 
 use crate::place::Outcome;
-use redhanded_target::vm::launch::{
+use redhanded_provision::{
     Accel, Added, Archive, Output, Provision, Vm, VmOptions, VmState, Wanted, build_modules, find,
 };
 use serde_json::Value;

@@ -1,0 +1,262 @@
+//! Letting go, so that nothing of us stays behind and nobody notices.
+//!
+//! The bytes and the watches go first, and traps that are under way are waited
+//! for. A tracer that is a process of its own then simply ends: the kernel frees
+//! its tracees where they are, also those that sleep. In-process, each thread is
+//! stopped for that.
+
+use super::events::{ending, pause};
+use super::tasks::{self, Signals, bit};
+use super::watches::Watches;
+use super::{Process, State};
+use redhanded_sys::{self as sys, Change, Tid};
+use redhanded_target::{Ending, Machine, Stop};
+use std::time::{Duration, Instant};
+
+/// Nothing is under way when so long nothing was heard.
+const QUIET: Duration = Duration::from_millis(2);
+/// How long that is waited for; there may always be something.
+const PATIENCE: Duration = Duration::from_millis(300);
+/// How long traps that are known to come are: on a busy machine a thread may wait
+/// long for a CPU.
+const TRAPS_COME_WITHIN: Duration = Duration::from_secs(5);
+/// How often a thread that is told to stop is looked at before it is given up.
+const STOP_TRIES: u32 = 2000;
+/// The same for one whose SIGTRAP is on its way, which would kill.
+const TRAP_TRIES: u32 = 25_000;
+/// How often threads that were born during a detach are looked for.
+const DETACH_ROUNDS: u32 = 100;
+const TRAP: u64 = bit(libc::SIGTRAP);
+
+impl Process {
+    /// Removes every trace of us and lets all threads go, untraced.
+    pub fn detach(&mut self) {
+        if self.tasks.is_empty() && self.newborn.is_empty() {
+            return;
+        }
+        self.withdraw();
+        sys::let_ear_listen(false);
+        self.settle_down();
+        self.settle_all_newborns();
+        self.pay_back();
+        if self.ledger.is_none() {
+            self.detach_each();
+        }
+        self.tasks.clear();
+        self.newborn.clear();
+    }
+
+    /// Waits for a program that was launched in-process and is untraced to end.
+    pub fn wait_for_end(&mut self) -> Ending {
+        while self.ended.is_none() {
+            match sys::wait_for(self.pid) {
+                Ok(Some(change)) => self.ended = ending(change),
+                _ => break,
+            }
+        }
+        self.ended.unwrap_or(Ending::LeftRunning)
+    }
+
+    /// Removes breakpoints, hooks and watches.
+    fn withdraw(&mut self) {
+        self.settings.follow = super::Follow::None;
+        let spaces: Vec<_> = self.spaces.keys().copied().collect();
+        for id in spaces {
+            if let Some(space) = self.spaces.get_mut(&id) {
+                space.breakpoints.clear(&space.memory, |_| false);
+                space.hooks = Default::default();
+                if let Watches::Registers(watches) = &mut space.watches {
+                    watches.wanted = Default::default();
+                } else {
+                    space.watches = Watches::Refused(String::new());
+                }
+            }
+            self.spread_registers(id);
+        }
+        self.settle_all_newborns();
+    }
+
+    /// Lets whoever stopped go on until nothing is under way: no thread is behind
+    /// a removed breakpoint or has a trap coming.
+    fn settle_down(&mut self) {
+        for tid in std::mem::take(&mut self.parked) {
+            self.go_on(tid, 0);
+        }
+        let began = Instant::now();
+        let mut heard = Instant::now();
+        while began.elapsed() < TRAPS_COME_WITHIN {
+            self.release_all();
+            let patient = began.elapsed() < PATIENCE;
+            match self.next_change() {
+                Ok(Some((tid, change))) => {
+                    let stop = self.changed(tid, change);
+                    self.pending.extend(stop);
+                    heard = Instant::now();
+                }
+                Ok(None) if patient && heard.elapsed() < QUIET => pause(heard),
+                Ok(None) => {
+                    let coming = |tid: &Tid| {
+                        let waiting = tasks::signals(*tid, Signals::Pending) & TRAP;
+                        waiting & !tasks::signals(*tid, Signals::Blocked) != 0
+                    };
+                    if !self.tasks.keys().any(coming) {
+                        return;
+                    }
+                    heard = Instant::now();
+                    std::thread::sleep(QUIET / 10);
+                }
+                Err(_) => return,
+            }
+        }
+    }
+
+    fn release_all(&mut self) {
+        while let Some(stop) = self.pending.pop_front() {
+            if let Stop::Breakpoint { task, .. }
+            | Stop::Watch { task, .. }
+            | Stop::Fatal { task, .. } = stop
+            {
+                self.resume(task);
+            }
+        }
+        for tid in std::mem::take(&mut self.parked) {
+            self.go_on(tid, 0);
+        }
+    }
+
+    /// Gives threads their SIGTRAP back that they block, and takes those away
+    /// that wait for them because they do.
+    fn pay_back(&mut self) {
+        let owing: Vec<Tid> = self
+            .tasks
+            .iter()
+            .filter(|(tid, task)| {
+                task.owes_trap
+                    || self.owes_action(task.space)
+                    || (!task.holds_trap && tasks::signals(**tid, Signals::Pending) & TRAP != 0)
+            })
+            .map(|(tid, _)| *tid)
+            .collect();
+        for tid in owing {
+            self.pay_back_one(tid);
+        }
+    }
+
+    fn pay_back_one(&mut self, tid: Tid) {
+        let Some(task) = self.tasks.get(&tid) else {
+            return;
+        };
+        let holds = task.holds_trap;
+        // Whether it is to block SIGTRAP in the end.
+        let mut blocks = task.owes_trap;
+        let _ = sys::interrupt(tid);
+        let mut tries = STOP_TRIES;
+        while tries > 0 {
+            tries -= 1;
+            match self.change_of(tid) {
+                Ok(Some(Change::Stopped(libc::SIGTRAP, 0))) => {
+                    // The one that waited, or a trap that came late.
+                    let stop = self.changed(tid, Change::Stopped(libc::SIGTRAP, 0));
+                    self.pending.extend(stop);
+                    self.release_all();
+                    // Only now: an interruption comes before a signal, and this one
+                    // would never have been delivered.
+                    let _ = sys::interrupt(tid);
+                }
+                Ok(Some(Change::Stopped(_, libc::PTRACE_EVENT_STOP))) => {
+                    let waits = !holds && tasks::signals(tid, Signals::Pending) & TRAP != 0;
+                    let mask = sys::signal_mask(tid).unwrap_or(0);
+                    blocks |= mask & TRAP != 0;
+                    Self::undo_interruption(tid);
+                    if waits {
+                        // It is delivered next, and stops with us.
+                        let _ = sys::set_signal_mask(tid, mask & !TRAP);
+                        let _ = sys::resume(tid, 0);
+                        tries = TRAP_TRIES;
+                        continue;
+                    }
+                    self.give_action_back(tid);
+                    if blocks {
+                        let _ = sys::set_signal_mask(tid, mask | TRAP);
+                    }
+                    if let Some(task) = self.tasks.get_mut(&tid) {
+                        task.owes_trap = false;
+                    }
+                    self.go_on(tid, 0);
+                    return;
+                }
+                Ok(Some(change)) => {
+                    let stop = self.changed(tid, change);
+                    self.pending.extend(stop);
+                    self.release_all();
+                    if !self.tasks.contains_key(&tid) {
+                        return;
+                    }
+                }
+                Ok(None) => std::thread::sleep(Duration::from_micros(200)),
+                Err(_) => return,
+            }
+        }
+    }
+
+    fn detach_each(&mut self) {
+        let tids: Vec<Tid> = self.tasks.keys().copied().collect();
+        for tid in tids {
+            match self.tasks.get(&tid).map(|task| task.state) {
+                Some(State::Stopped(signal)) => drop(sys::detach(tid, signal)),
+                Some(State::Running | State::GroupStopped) => self.stop_and_detach(tid),
+                None => {}
+            }
+        }
+        self.settle_newborns();
+        // Threads that were born meanwhile are traced without our knowing. Each
+        // look may find new ones, but only of threads that the last one missed.
+        for _ in 0..DETACH_ROUNDS {
+            let traced = tasks::traced(self.pid);
+            if traced.is_empty() {
+                break;
+            }
+            for tid in traced {
+                self.stop_and_detach(tid);
+            }
+        }
+    }
+
+    /// Stops a running thread and lets it go.
+    fn stop_and_detach(&mut self, tid: Tid) {
+        let _ = sys::interrupt(tid);
+        for _ in 0..STOP_TRIES {
+            match self.change_of(tid) {
+                Ok(Some(Change::Stopped(signal, 0))) if signal != libc::SIGTRAP => {
+                    let _ = sys::detach(tid, signal);
+                    return;
+                }
+                Ok(Some(Change::Stopped(_, libc::PTRACE_EVENT_STOP))) => {
+                    Self::undo_interruption(tid);
+                    let _ = sys::detach(tid, 0);
+                    return;
+                }
+                Ok(Some(change)) => {
+                    if tid == self.pid {
+                        self.ended = self.ended.or(ending(change));
+                    }
+                    let stop = self.changed(tid, change);
+                    self.pending.extend(stop);
+                    self.release_all();
+                    if ending(change).is_some() {
+                        return;
+                    }
+                }
+                Ok(None) => std::thread::sleep(Duration::from_micros(200)),
+                Err(_) => return,
+            }
+        }
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // Every way out, a panic too, leaves the text as it was.
+        self.detach();
+    }
+}

@@ -1,0 +1,448 @@
+//! What the kernel reports of traced processes, sorted: stops that the window
+//! driver wants to hear of, and the target's own business, which goes on as if
+//! nobody were looking.
+
+use super::hooks::Hook;
+use super::tasks::{self, Signals, bit};
+use super::text::INT3;
+use super::watches::{PerfWatches, Watches};
+use super::{Newborn, Process, State, Task, guard};
+use redhanded_image::Instruction;
+use redhanded_model::{Avma, Registers, SpaceId, TaskId};
+use redhanded_sys::{self as sys, Change, Tid};
+use redhanded_target::{Ending, Machine, Stop, TargetError};
+use std::os::unix::fs::FileExt;
+use std::time::{Duration, Instant};
+
+/// How long the next report is awaited without sleeping.
+const SPIN: Duration = Duration::from_micros(30);
+/// SIGCHLD goes to the whole process: another thread that drives a program of
+/// its own may take ours.
+const LONGEST_SLEEP: Duration = Duration::from_millis(50);
+
+/// Signals that end a program with a core, for a mistake most often.
+const FATAL: [i32; 10] = [
+    libc::SIGQUIT,
+    libc::SIGTRAP,
+    libc::SIGXCPU,
+    libc::SIGXFSZ,
+    libc::SIGSEGV,
+    libc::SIGBUS,
+    libc::SIGILL,
+    libc::SIGFPE,
+    libc::SIGABRT,
+    libc::SIGSYS,
+];
+
+/// The ending that a change means, if it means one.
+pub fn ending(change: Change) -> Option<Ending> {
+    match change {
+        Change::Exited(status) => Some(Ending::Exited(status)),
+        Change::Killed(signal, core) => Some(Ending::Killed { signal, core }),
+        Change::Stopped(..) => None,
+    }
+}
+
+pub(super) fn task_id(tid: Tid) -> TaskId {
+    TaskId(tid.cast_unsigned())
+}
+
+/// Waits a moment for something that began then. Whoever is waited for may need this
+/// very CPU, and does not get it from one that runs before all others and never
+/// sleeps.
+pub(super) fn pause(since: Instant) {
+    if since.elapsed() < SPIN {
+        std::hint::spin_loop();
+    } else {
+        std::thread::sleep(SPIN);
+    }
+}
+
+impl Process {
+    /// Takes reports until one concerns the driver or the deadline passes.
+    pub(super) fn poll(&mut self, deadline: Duration) -> Result<Stop, TargetError> {
+        // A thread that was just let go often stops again at once, and sleeping
+        // and waking cost more than a short look or two.
+        let spin_until = self.now() + SPIN;
+        loop {
+            match self.next_change() {
+                Ok(Some((tid, change))) => {
+                    let stop = self.changed(tid, change);
+                    // What was noted on the way comes first.
+                    self.pending.extend(stop);
+                    if let Some(stop) = self.pending.pop_front() {
+                        return Ok(stop);
+                    }
+                    if self.tasks.is_empty() && self.newborn.is_empty() {
+                        return Ok(Stop::Ended(self.ended.unwrap_or(Ending::LeftRunning)));
+                    }
+                }
+                Ok(None) => {
+                    let left = deadline.saturating_sub(self.now());
+                    if left.is_zero() {
+                        return Ok(Stop::Deadline);
+                    }
+                    if self.now() < spin_until {
+                        std::hint::spin_loop();
+                        continue;
+                    }
+                    self.settle_forgotten();
+                    if let Some(taken) = self.signals.wait(left.min(LONGEST_SLEEP))
+                        && taken.signal != libc::SIGCHLD
+                    {
+                        return Ok(Stop::Interrupted {
+                            signal: taken.signal,
+                            by_process: taken.by_process
+                                && taken.signal != redhanded_target::FRONT_DIED,
+                        });
+                    }
+                }
+                Err(source) if source.raw_os_error() == Some(libc::ECHILD) => {
+                    self.tasks.clear();
+                    self.newborn.clear();
+                    let ending = *self.ended.get_or_insert(Ending::LeftRunning);
+                    return Ok(Stop::Ended(ending));
+                }
+                Err(source) if source.kind() == std::io::ErrorKind::Interrupted => {}
+                Err(source) => {
+                    return Err(TargetError::System {
+                        action: "cannot wait for the program".to_owned(),
+                        source,
+                    });
+                }
+            }
+        }
+    }
+
+    /// The next report, without waiting.
+    pub(super) fn next_change(&mut self) -> std::io::Result<Option<(Tid, Change)>> {
+        match self.backlog.pop_front() {
+            Some(heard) => Ok(Some(heard)),
+            None => sys::poll_change(),
+        }
+    }
+
+    /// The next report of one thread, without waiting.
+    pub(super) fn change_of(&mut self, tid: Tid) -> std::io::Result<Option<Change>> {
+        let heard = self.backlog.iter().position(|(heard, _)| *heard == tid);
+        match heard.and_then(|at| self.backlog.remove(at)) {
+            Some((_, change)) => Ok(Some(change)),
+            None => sys::poll_change_of(tid),
+        }
+    }
+
+    /// Waits for a newborn's first stop; whether it lived to have one.
+    pub(super) fn await_birth(&mut self, tid: Tid) -> bool {
+        let change = match self.change_of(tid) {
+            Ok(None) => sys::wait_for(tid),
+            heard => heard,
+        };
+        matches!(change, Ok(Some(Change::Stopped(..))))
+    }
+
+    pub(super) fn changed(&mut self, tid: Tid, change: Change) -> Option<Stop> {
+        if let Change::Stopped(signal, event) = change {
+            return self.stopped(tid, signal, event);
+        }
+        self.newborn.remove(&tid);
+        self.tracers.remove(&tid);
+        self.parked.retain(|parked| *parked != tid);
+        if tid == self.pid {
+            self.ended = ending(change);
+        }
+        let task = self.tasks.remove(&tid)?;
+        self.pending.push_back(Stop::TaskGone(task_id(tid)));
+        if tid == task.pid {
+            // A daemon's parent is gone before its child was heard of.
+            self.settle_newborns();
+        }
+        self.leave_space(task.space)
+    }
+
+    /// A task is no longer in a space; whether that was its last.
+    pub(super) fn leave_space(&mut self, id: SpaceId) -> Option<Stop> {
+        let heir = self.tasks_in(id).map(|(_, task)| task.pid).next();
+        let space = self.spaces.get_mut(&id)?;
+        match heir {
+            Some(pid) if sys::cpu_time(space.pid).is_none() => {
+                space.pid = pid;
+                None
+            }
+            Some(_) => None,
+            None => {
+                space.breakpoints.forget_all();
+                let pid = space.pid;
+                self.spaces.remove(&id);
+                // One that became another program is still there.
+                if let Some(ledger) = self.ledger
+                    && !self.tasks.values().any(|task| task.pid == pid)
+                {
+                    guard::note(ledger, pid, guard::Entry::Ended);
+                }
+                self.gather_modules();
+                Some(Stop::SpaceGone(id))
+            }
+        }
+    }
+
+    fn stopped(&mut self, tid: Tid, signal: i32, event: i32) -> Option<Stop> {
+        if !self.tasks.contains_key(&tid) {
+            self.newborn_stopped(tid);
+            return None;
+        }
+        let state = self.tasks.get(&tid).map(|task| task.state);
+        self.set_state(tid, State::Stopped(0));
+        match event {
+            0 => self.signalled(tid, signal),
+            libc::PTRACE_EVENT_CLONE | libc::PTRACE_EVENT_FORK | libc::PTRACE_EVENT_VFORK => {
+                if let Ok(child) = sys::event_message(tid) {
+                    self.child_of(tid, child as Tid, event);
+                }
+                // A space that wakes is armed before anybody in it goes on.
+                if self.pending.is_empty() {
+                    self.go_on(tid, 0);
+                } else {
+                    self.parked.push(tid);
+                }
+                None
+            }
+            libc::PTRACE_EVENT_EXEC => self.execed(tid),
+            libc::PTRACE_EVENT_STOP => {
+                match signal {
+                    libc::SIGSTOP | libc::SIGTSTP | libc::SIGTTIN | libc::SIGTTOU => {
+                        self.set_state(tid, State::GroupStopped);
+                        let _ = sys::listen(tid);
+                    }
+                    _ => {
+                        if state == Some(State::GroupStopped) {
+                            self.continued(tid);
+                        }
+                        self.see_stack(tid);
+                        Self::undo_interruption(tid);
+                        self.go_on(tid, 0);
+                    }
+                }
+                None
+            }
+            _ => {
+                self.go_on(tid, 0);
+                None
+            }
+        }
+    }
+
+    /// A new thread's stack pointer, if it could not be read when it was added.
+    fn see_stack(&mut self, tid: Tid) {
+        if let Some(task) = self.tasks.get_mut(&tid)
+            && task.stack == 0
+        {
+            task.stack = sys::registers(tid).map_or(0, |registers| registers.gpr[4]);
+        }
+    }
+
+    /// The first stop of something whose parent's event has not told what it is,
+    /// or has.
+    fn newborn_stopped(&mut self, tid: Tid) {
+        match self.newborn.remove(&tid) {
+            Some(Newborn::Unseen(kind)) => self.settle(tid, kind),
+            _ => drop(self.newborn.insert(tid, Newborn::Stopped(self.now()))),
+        }
+    }
+
+    /// A signal is about to be delivered: ours, or the target's.
+    fn signalled(&mut self, tid: Tid, signal: i32) -> Option<Stop> {
+        if signal != libc::SIGTRAP {
+            return self.deliver(tid, signal);
+        }
+        let (Ok(info), Ok(registers)) = (sys::signal_info(tid), sys::registers(tid)) else {
+            self.go_on(tid, signal);
+            return None;
+        };
+        match info.code {
+            sys::SI_KERNEL => self.trapped(tid, registers),
+            // Of two that wait the kernel keeps the first only: the thread has run
+            // on after a watch fired, and into a breakpoint.
+            sys::TRAP_PERF if info.late && self.has_executed_breakpoint(tid, &registers) => {
+                self.trapped(tid, registers)
+            }
+            sys::TRAP_PERF if PerfWatches::is_site(info.data) => self.reached(tid, registers),
+            sys::TRAP_PERF => Some(Stop::Watch {
+                task: task_id(tid),
+                registers,
+                number: info.data,
+                address: Avma(info.address),
+            }),
+            sys::TRAP_HWBKPT => self.register_fired(tid, registers),
+            // Of two that wait, the kernel shows the first, which is not ours.
+            _ if self.stands_behind_site(tid, &registers) => {
+                let stop = self.trapped(tid, registers);
+                Self::give_trap_back(tid);
+                if let Some(task) = self.tasks.get_mut(&tid) {
+                    task.owes_trap = false;
+                    task.holds_trap = true;
+                }
+                if stop.is_some() {
+                    self.set_state(tid, State::Stopped(signal));
+                }
+                stop
+            }
+            _ if self.own_trap(tid) => None,
+            _ => self.deliver(tid, signal),
+        }
+    }
+
+    /// Whether a thread stands one byte into a longer instruction that has or had a
+    /// breakpoint, where only that can have brought it.
+    fn has_executed_breakpoint(&self, tid: Tid, registers: &Registers) -> bool {
+        let address = registers.rip.wrapping_sub(1);
+        let Some(space) = self.space_of(tid) else {
+            return false;
+        };
+        if space.hooks.at(address).is_some() {
+            return true;
+        }
+        let breakpoints = &space.breakpoints;
+        if !breakpoints.stands_at(address) && !breakpoints.was_at(address) {
+            return false;
+        }
+        let mut code = [0; 15];
+        let readable = (1..=code.len()).rev().find(|len| {
+            let code = &mut code[..*len];
+            space.memory.read_exact_at(code, address).is_ok()
+        });
+        let code = &mut code[..readable.unwrap_or(0)];
+        breakpoints.hide(address, code);
+        Instruction::decode(code, address).is_some_and(|instruction| instruction.len() > 1)
+    }
+
+    /// Whether a thread that really blocks SIGTRAP has just executed a breakpoint.
+    fn stands_behind_site(&self, tid: Tid, registers: &Registers) -> bool {
+        self.tasks.get(&tid).is_some_and(|task| task.holds_trap)
+            && self
+                .space_of(tid)
+                .is_some_and(|space| space.breakpoints.stands_at(registers.rip.wrapping_sub(1)))
+    }
+
+    /// Delivers a signal that is the target's own.
+    fn deliver(&mut self, tid: Tid, signal: i32) -> Option<Stop> {
+        if !FATAL.contains(&signal) || !self.will_kill(tid, signal) {
+            self.go_on(tid, signal);
+            return None;
+        }
+        // The core that it may leave is to hold the program's own code. A vforked
+        // child's text is its parent's, who lives on.
+        let Task { pid, space: id, .. } = *self.tasks.get(&tid)?;
+        let alone = self.tasks_in(id).all(|(_, task)| task.pid == pid);
+        if let Some(space) = self.spaces.get_mut(&id).filter(|_| alone) {
+            space.breakpoints.clear(&space.memory, |_| false);
+            space.hooks = Default::default();
+            space.doomed = true;
+        }
+        self.set_state(tid, State::Stopped(signal));
+        Some(Stop::Fatal {
+            task: task_id(tid),
+            registers: sys::registers(tid).unwrap_or_default(),
+            signal,
+        })
+    }
+
+    /// Whether nobody handles a signal that is about to be delivered.
+    fn will_kill(&self, tid: Tid, signal: i32) -> bool {
+        let handled = tasks::signals(tid, Signals::Handled) | tasks::signals(tid, Signals::Ignored);
+        self.space_of(tid).is_some_and(|space| space.awake) && handled & bit(signal) == 0
+    }
+
+    /// A thread executed an `int3`: a site's, a hook's, one that is gone already,
+    /// or the program's own.
+    fn trapped(&mut self, tid: Tid, mut registers: Registers) -> Option<Stop> {
+        let address = registers.rip.wrapping_sub(1);
+        let id = self.tasks.get(&tid)?.space;
+        let space = self.spaces.get_mut(&id)?;
+        let hook = space.hooks.at(address);
+        let ours = hook.is_none() && space.remove_breakpoint(address);
+        let gone = hook.is_none()
+            && space.breakpoints.was_at(address)
+            && space.byte_at(address) != Some(INT3);
+        if hook.is_none() && !ours && !gone {
+            return self.deliver(tid, libc::SIGTRAP);
+        }
+        self.mend_trap(tid);
+        match hook {
+            Some(Hook::Linker) => return self.linker_called(tid, &registers),
+            Some(hook) => return self.carry_out(tid, address, hook),
+            None => {}
+        }
+        registers.rip = address;
+        let _ = sys::move_to(tid, address);
+        if ours {
+            return Some(Stop::Breakpoint {
+                task: task_id(tid),
+                registers,
+            });
+        }
+        self.go_on(tid, 0);
+        None
+    }
+
+    /// A thread is about to execute an instruction that a debug register names.
+    fn reached(&mut self, tid: Tid, registers: Registers) -> Option<Stop> {
+        let id = self.tasks.get(&tid)?.space;
+        let safe = self.settings.safe;
+        let registers_of = self
+            .spaces
+            .get_mut(&id)
+            .and_then(|space| space.register_sites(safe));
+        if registers_of.is_some_and(|sites| sites.remove_site(Avma(registers.rip))) {
+            return Some(Stop::Breakpoint {
+                task: task_id(tid),
+                registers,
+            });
+        }
+        // Another thread was first.
+        self.go_on(tid, 0);
+        None
+    }
+
+    /// A debug register that was set through ptrace fired.
+    fn register_fired(&mut self, tid: Tid, registers: Registers) -> Option<Stop> {
+        self.mend_trap(tid);
+        let task = self.tasks.get(&tid)?;
+        let hits = task.registers.hits(tid);
+        let Some(Watches::Registers(watches)) =
+            self.spaces.get_mut(&task.space).map(|s| &mut s.watches)
+        else {
+            self.go_on(tid, 0);
+            return None;
+        };
+        for (slot, _) in &hits {
+            watches.fired[*slot] += 1;
+        }
+        let Some((_, watch)) = hits.first() else {
+            self.go_on(tid, 0);
+            return None;
+        };
+        Some(Stop::Watch {
+            task: task_id(tid),
+            registers,
+            number: watch.number,
+            address: watch.bytes.start,
+        })
+    }
+
+    /// The dynamic linker mapped or unmapped something. Carries out the `ret`.
+    fn linker_called(&mut self, tid: Tid, registers: &Registers) -> Option<Stop> {
+        let stack = registers.gpr[4];
+        let space = self.space_of(tid)?;
+        let id = space.id;
+        if let Some(back) = space.word_at(stack) {
+            let _ = sys::return_to(tid, back, stack.wrapping_add(8));
+        }
+        if self.scan(id) {
+            // It stays until the new library's sites are armed.
+            self.parked.push(tid);
+            return Some(Stop::ModulesChanged);
+        }
+        self.go_on(tid, 0);
+        None
+    }
+}

@@ -1,0 +1,107 @@
+//! What keeps a target alive when its tracer is killed.
+//!
+//! Every breakpoint byte is noted in a list that the tracer shares with a second
+//! process before it is written. When the tracer is gone without a farewell, the
+//! other one puts back every byte that still stands.
+
+use super::space::open_memory;
+use super::text::{PAGE, restore};
+use redhanded_sys::{Ledger, Tid};
+use std::collections::BTreeMap;
+
+/// What is noted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Entry {
+    /// A breakpoint stands there or will in a moment, over this byte.
+    Stands {
+        /// Where.
+        address: u64,
+        /// What was there.
+        original: u8,
+    },
+    /// The text at an address is no longer what it was.
+    Gone {
+        /// Where.
+        address: u64,
+    },
+    /// No text of the process is.
+    AllGone,
+    /// The process has ended, and its number may become another's.
+    Ended,
+}
+
+/// Notes something of process `pid`; whether there was room.
+pub fn note(ledger: Ledger, pid: Tid, entry: Entry) -> bool {
+    let (kind, byte, address) = match entry {
+        Entry::Stands { address, original } => (0, original, address),
+        Entry::Gone { address } => (1, 0, address),
+        Entry::AllGone => (2, 0, 0),
+        Entry::Ended => (3, 0, 0),
+    };
+    let head = u64::from(pid.cast_unsigned()) << 32 | kind << 8 | u64::from(byte);
+    ledger.append([head, address])
+}
+
+/// The processes that were noted, and the bytes that stand in each.
+pub type Noted = BTreeMap<Tid, BTreeMap<u64, u8>>;
+
+/// What the list comes to.
+pub fn noted(ledger: Ledger) -> Noted {
+    let mut texts = Noted::new();
+    for [head, address] in ledger.entries() {
+        let pid = ((head >> 32) as u32).cast_signed();
+        let text = texts.entry(pid).or_default();
+        match head >> 8 & 0xff {
+            0 => drop(text.insert(address, head as u8)),
+            1 => drop(text.remove(&address)),
+            2 => text.clear(),
+            _ => drop(texts.remove(&pid)),
+        }
+    }
+    texts
+}
+
+/// Puts back every breakpoint byte that still stands; in how many processes.
+pub fn restore_all(ledger: Ledger) -> usize {
+    let mut restored = 0;
+    for (pid, text) in noted(ledger) {
+        let Ok(memory) = open_memory(pid) else {
+            continue;
+        };
+        let bytes: Vec<(u64, u8)> = text.into_iter().collect();
+        let pages = bytes.chunk_by(|(a, _), (b, _)| a / PAGE == b / PAGE);
+        restored += usize::from(pages.filter(|page| restore(&memory, page)).count() > 0);
+    }
+    restored
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_noted_is_put_back_and_nothing_else() {
+        let mut text = vec![0xcc_u8; 64];
+        text[7] = 0x90;
+        let at = |offset: usize| text.as_ptr() as u64 + offset as u64;
+        let (one, two, three, four) = (at(1), at(7), at(9), at(11));
+        let ledger = Ledger::new().unwrap();
+        let pid = std::process::id().cast_signed();
+        let stands = |address, original| Entry::Stands { address, original };
+        for entry in [stands(one, 0x11), Entry::AllGone, stands(one, 0x22)] {
+            assert!(note(ledger, pid, entry));
+        }
+        assert!(note(ledger, pid, stands(two, 0x33)));
+        assert!(note(ledger, pid, stands(three, 0x44)));
+        assert!(note(ledger, pid, stands(four, 0x55)));
+        assert!(note(ledger, pid, Entry::Gone { address: four }));
+        // Of a process that has ended nothing is known any more, not even its number.
+        assert!(note(ledger, 1, stands(one, 0x66)));
+        assert!(note(ledger, 1, Entry::Ended));
+        assert!(!noted(ledger).contains_key(&1));
+        assert_eq!(restore_all(ledger), 1);
+        let text = std::hint::black_box(&text);
+        assert_eq!((text[1], text[7]), (0x22, 0x90), "only where it stands");
+        assert_eq!((text[9], text[11], text[12]), (0x44, 0xcc, 0xcc));
+    }
+}

@@ -1,0 +1,215 @@
+//! Places in a program that tell of something a tracer must know.
+//!
+//! A hook is a breakpoint that stays. It is never stepped over: what stands
+//! there is carried out in its stead, a `ret` by moving two registers, a system
+//! call by the same instruction somewhere else.
+//!
+//! - The dynamic linker calls an empty function, `_dl_debug_state`, whenever it
+//!   has mapped or is about to unmap something; debuggers stop there as well.
+//! - A thread's signal mask and a process's actions are changed by two system
+//!   calls of the C library. Breakpoints work through SIGTRAP, and what the
+//!   program wants of SIGTRAP must not be lost over that.
+//! - A child that `clone` is asked to hide from tracers (CLONE_UNTRACED) has our
+//!   breakpoints in its text all the same.
+
+use redhanded_image::{Flow, Image, Instruction};
+use redhanded_model::{Avma, ModuleId, Svma};
+use redhanded_target::Module;
+use std::sync::Arc;
+
+/// What a hook is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Hook {
+    /// Libraries came or go.
+    Linker,
+    /// A thread is about to change its signal mask.
+    Mask,
+    /// A thread is about to change a signal's action.
+    Action,
+    /// A thread is about to call `clone`, perhaps so that no tracer hears of it.
+    Clone,
+}
+
+/// The system call that a mask changes by, and the one for actions.
+const RT_SIGPROCMASK: u8 = 14;
+const RT_SIGACTION: u8 = 13;
+const CLONE: u8 = 56;
+/// How far behind the loading of its number a system call is looked for.
+const NEAR: usize = 48;
+/// How long a function that only wraps a system call is at most.
+const WRAPPER: u64 = 256;
+
+/// The hooks of one space.
+#[derive(Default)]
+pub struct Hooks {
+    standing: Vec<(u64, Hook)>,
+    looked_at: Vec<ModuleId>,
+    /// Found, but not needed before a site is armed: what is not armed is to cost
+    /// nothing.
+    later: Vec<(Avma, u8, Hook)>,
+}
+
+impl Hooks {
+    /// The hook at `address`.
+    pub fn at(&self, address: u64) -> Option<Hook> {
+        let found = self.standing.iter().find(|(at, _)| *at == address);
+        found.map(|(_, hook)| *hook)
+    }
+
+    /// Whether changes of the modules are heard of.
+    pub fn hear_of_modules(&self) -> bool {
+        self.standing.iter().any(|(_, hook)| *hook == Hook::Linker)
+    }
+
+    pub fn addresses(&self) -> impl Iterator<Item = u64> {
+        self.standing.iter().map(|(at, _)| *at)
+    }
+
+    /// Notes a hook whose breakpoint stands.
+    pub fn add(&mut self, address: u64, hook: Hook) {
+        self.standing.push((address, hook));
+    }
+
+    /// Looks for hooks in new modules, and forgets what is in no module any more.
+    pub fn look(&mut self, modules: &[Arc<Module>]) {
+        self.standing
+            .retain(|(at, _)| modules.iter().any(|m| m.contains(Avma(*at))));
+        self.looked_at
+            .retain(|id| modules.iter().any(|m| m.id == *id));
+        self.later
+            .retain(|(at, ..)| modules.iter().any(|m| m.contains(*at)));
+        let program = modules.first().and_then(|module| module.image.clone());
+        for module in modules {
+            let Some(image) = &module.image else { continue };
+            if self.looked_at.contains(&module.id) {
+                continue;
+            }
+            self.looked_at.push(module.id);
+            let is_program = program.as_ref().is_some_and(|p| Arc::ptr_eq(p, image));
+            for (svma, hook) in find(image, is_program, program.as_deref()) {
+                if let Some([byte]) = image.bytes_at(svma, 1) {
+                    self.later.push((module.avma(svma), *byte, hook));
+                }
+            }
+        }
+    }
+
+    /// What is to be hooked now, and the byte that is there: everything, or only
+    /// what tells of modules.
+    pub fn wanted(&mut self, everything: bool) -> Vec<(Avma, u8, Hook)> {
+        let now = |(_, _, hook): &mut (Avma, u8, Hook)| everything || *hook == Hook::Linker;
+        self.later.extract_if(.., now).collect()
+    }
+}
+
+fn find(image: &Image, is_program: bool, program: Option<&Image>) -> Vec<(Svma, Hook)> {
+    let mut found = Vec::new();
+    if !is_program && is_interpreter(image, program) {
+        found.extend(linker_call(image).map(|at| (at, Hook::Linker)));
+    }
+    let is_static = is_program && image.interpreter().is_none();
+    let mask = image.dynamic_symbol("pthread_sigmask");
+    if is_static || mask.is_some() {
+        let calls = system_calls(image, RT_SIGPROCMASK);
+        // The library blocks signals for itself now and then, and unblocks them:
+        // only what its callers ask for lasts.
+        let lasts = |at: &Svma| mask.is_none_or(|mask| (mask.0..mask.0 + WRAPPER).contains(&at.0));
+        found.extend(calls.into_iter().filter(lasts).map(|at| (at, Hook::Mask)));
+        let calls = system_calls(image, RT_SIGACTION);
+        found.extend(calls.into_iter().map(|at| (at, Hook::Action)));
+        if let Some(clone) = image.dynamic_symbol("clone") {
+            let calls = system_calls(image, CLONE);
+            let called = |at: &Svma| (clone.0..clone.0 + WRAPPER).contains(&at.0);
+            found.extend(calls.into_iter().filter(called).map(|at| (at, Hook::Clone)));
+        }
+    }
+    found
+}
+
+fn is_interpreter(image: &Image, program: Option<&Image>) -> bool {
+    let same = |wanted: &std::path::Path| {
+        Some(wanted.canonicalize().ok()? == image.path().canonicalize().ok()?)
+    };
+    program
+        .and_then(Image::interpreter)
+        .and_then(same)
+        .unwrap_or(false)
+}
+
+/// The `ret` of the function that the dynamic linker calls.
+fn linker_call(linker: &Image) -> Option<Svma> {
+    let mut at = linker.dynamic_symbol("_dl_debug_state")?;
+    // Where control-flow protection is on, `endbr64` comes first.
+    for _ in 0..2 {
+        let instruction = Instruction::decode(linker.bytes_at(at, 15)?, at.0)?;
+        if instruction.flow() == Flow::Return {
+            return Some(at);
+        }
+        at = Svma(instruction.next());
+    }
+    None
+}
+
+/// The `syscall` instructions for a system call whose number is loaded right
+/// before: `mov eax, number`, and a few instructions at most between.
+fn system_calls(image: &Image, number: u8) -> Vec<Svma> {
+    let load = [0xb8, number, 0, 0, 0];
+    let mut found = Vec::new();
+    for segment in image.segments().iter().filter(|s| s.executable) {
+        let Some(text) = image.bytes_at(segment.svma, segment.file_size as usize) else {
+            continue;
+        };
+        let mut from = 0;
+        while let Some(at) = position(&text[from..], &load) {
+            let after = from + at + load.len();
+            from = after;
+            let near = &text[after..text.len().min(after + NEAR)];
+            let Some(call) = position(near, &SYSCALL) else {
+                continue;
+            };
+            let svma = segment.svma.offset((after + call) as u64);
+            // Only where an instruction begins, as its function is decoded.
+            let end = svma.offset(SYSCALL.len() as u64);
+            if image.instruction_before(end) == Some(svma) && !found.contains(&svma) {
+                found.push(svma);
+            }
+        }
+    }
+    found
+}
+
+/// The instruction.
+pub const SYSCALL: [u8; 2] = [0x0f, 0x05];
+
+/// Where `wanted` begins in `bytes`.
+pub fn position(bytes: &[u8], wanted: &[u8]) -> Option<usize> {
+    bytes.windows(wanted.len()).position(|run| run == wanted)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+
+    #[test]
+    fn the_c_library_tells_of_masks_and_actions() {
+        let maps = super::super::maps::read(std::process::id().try_into().unwrap());
+        let libc = maps
+            .iter()
+            .filter_map(super::super::maps::Mapping::file)
+            .find(|path| {
+                let name = path.file_name().unwrap_or_default().to_string_lossy();
+                name.starts_with("libc.so")
+            })
+            .expect("the tests are linked dynamically");
+        let image = Image::open(Path::new(&libc)).unwrap();
+        let found = find(&image, false, None);
+        let of = |hook| found.iter().filter(|(_, h)| *h == hook).count();
+        assert_eq!(of(Hook::Mask), 1, "{found:?}");
+        assert!(of(Hook::Action) >= 1, "{found:?}");
+        assert_eq!(of(Hook::Clone), 1, "{found:?}");
+        for (at, _) in found {
+            assert_eq!(image.bytes_at(at, 2), Some(&SYSCALL[..]));
+        }
+    }
+}

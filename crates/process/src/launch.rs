@@ -1,0 +1,198 @@
+//! Finding and starting a program so that it is traced from its first
+//! instruction, and is otherwise as if its user had started it.
+
+use redhanded_image::{Image, ImageError};
+use redhanded_sys::{self as sys, Change, Parent, SignalSet, Tid};
+use redhanded_target::TargetError;
+use std::env;
+use std::ffi::{CString, OsStr, OsString};
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+/// A program that was found and can be looked at.
+#[derive(Clone, Debug)]
+pub struct Program {
+    /// The file that is run.
+    pub path: PathBuf,
+    /// Its arguments; the first is the name it was asked for by.
+    pub arguments: Vec<OsString>,
+    /// The interpreter, if the file is a script.
+    pub interpreter: Option<String>,
+}
+
+impl Program {
+    /// Finds the program as a shell would, and checks that it can be run and
+    /// looked at before anything is started.
+    ///
+    /// # Errors
+    /// With what is wrong and what to do about it.
+    pub fn find(arguments: &[OsString]) -> Result<Self, TargetError> {
+        let Some(name) = arguments.first() else {
+            return Err(TargetError::NotFound {
+                program: String::new(),
+                why: "no program was named; put it after --".to_owned(),
+            });
+        };
+        let shown = name.to_string_lossy().into_owned();
+        let not_found = |why: &str| TargetError::NotFound {
+            program: shown.clone(),
+            why: why.to_owned(),
+        };
+        let not_runnable = |why: String| TargetError::NotRunnable {
+            program: shown.clone(),
+            why,
+        };
+        let path = if name.as_bytes().contains(&b'/') {
+            PathBuf::from(name)
+        } else {
+            search(name).ok_or_else(|| not_found("no such program on PATH"))?
+        };
+        let data = fs::metadata(&path).map_err(|error| match error.kind() {
+            std::io::ErrorKind::PermissionDenied => {
+                not_runnable("its folder may not be searched; check its permissions".to_owned())
+            }
+            std::io::ErrorKind::NotFound => not_found("no such file"),
+            _ => not_found(&error.to_string()),
+        })?;
+        if data.is_dir() {
+            return Err(not_runnable("it is a folder".to_owned()));
+        }
+        if data.permissions().mode() & 0o111 == 0 {
+            return Err(not_runnable(
+                "it is not executable; chmod +x it if it is a program".to_owned(),
+            ));
+        }
+        let mut interpreter = None;
+        match Image::open(&path) {
+            Ok(image) => {
+                if let Some(missing) = image.interpreter().filter(|path| !path.exists()) {
+                    return Err(not_runnable(format!(
+                        "its dynamic linker {} is not on this system",
+                        missing.display()
+                    )));
+                }
+            }
+            Err(ImageError::Read { source, .. })
+                if source.kind() == std::io::ErrorKind::PermissionDenied =>
+            {
+                return Err(not_runnable(
+                    "it may not be read, and what cannot be read cannot be sampled".to_owned(),
+                ));
+            }
+            Err(error @ ImageError::NotElf { .. }) => match script_interpreter(&path) {
+                Some(name) => interpreter = Some(name),
+                None => return Err(not_runnable(error.to_string())),
+            },
+            Err(error) => return Err(not_runnable(error.to_string())),
+        }
+        Ok(Self {
+            path,
+            arguments: arguments.to_vec(),
+            interpreter,
+        })
+    }
+
+    /// Whether it has rights of its own, which a tracer without them would keep it
+    /// from.
+    #[must_use]
+    pub fn has_rights_of_its_own(&self) -> bool {
+        sys::effective_user() != 0
+            && fs::metadata(&self.path).is_ok_and(|data| data.permissions().mode() & 0o6000 != 0)
+    }
+
+    /// Becomes the program, untraced; returns only if that fails.
+    pub fn become_it(&self, signals: &super::Signals) -> TargetError {
+        match self.c_strings() {
+            Err(error) => error,
+            Ok((program, arguments)) => TargetError::NotRunnable {
+                program: self.path.display().to_string(),
+                why: sys::exec(&program, &arguments, signals.held()).to_string(),
+            },
+        }
+    }
+
+    /// The program and its arguments as exec wants them.
+    fn c_strings(&self) -> Result<(CString, Vec<CString>), TargetError> {
+        let c_string = |text: &OsStr| {
+            CString::new(text.as_bytes()).map_err(|_| TargetError::NotRunnable {
+                program: self.path.display().to_string(),
+                why: "an argument holds a zero byte".to_owned(),
+            })
+        };
+        let arguments: Result<Vec<_>, _> = self.arguments.iter().map(|a| c_string(a)).collect();
+        Ok((c_string(self.path.as_os_str())?, arguments?))
+    }
+
+    /// Starts it, traced with `options` and stopped right after exec.
+    pub(super) fn start(
+        &self,
+        options: i32,
+        signals: &SignalSet,
+        parent: Parent,
+    ) -> Result<Tid, TargetError> {
+        let (program, arguments) = self.c_strings()?;
+        let system = |action: &str| {
+            let action = action.to_owned();
+            move |source| TargetError::System { action, source }
+        };
+        let launch =
+            sys::launch(&program, &arguments, signals, parent).map_err(system("cannot fork"))?;
+        if let Err(source) = sys::seize(launch.pid, options) {
+            drop(launch);
+            return Err(TargetError::System {
+                action: "tracing was refused by ptrace; a container may need \
+                         --cap-add=SYS_PTRACE, and seccomp or kernel.yama.ptrace_scope=3 forbid it"
+                    .to_owned(),
+                source,
+            });
+        }
+        launch.go().map_err(system("cannot start the program"))?;
+        loop {
+            match sys::wait_for(launch.pid).map_err(system("cannot wait for the program"))? {
+                Some(Change::Stopped(_, libc::PTRACE_EVENT_EXEC)) => return Ok(launch.pid),
+                Some(Change::Stopped(signal, 0)) => {
+                    // A signal between fork and exec belongs to the program.
+                    sys::resume(launch.pid, signal).map_err(system("cannot continue"))?;
+                }
+                Some(Change::Stopped(..)) => {
+                    sys::resume(launch.pid, 0).map_err(system("cannot continue"))?;
+                }
+                Some(Change::Exited(_) | Change::Killed(..)) | None => {
+                    let why = launch.failure().map_or_else(
+                        || "it died before it began".to_owned(),
+                        |error| error.to_string(),
+                    );
+                    return Err(TargetError::NotRunnable {
+                        program: self.path.display().to_string(),
+                        why,
+                    });
+                }
+            }
+        }
+    }
+}
+
+fn search(name: &OsStr) -> Option<PathBuf> {
+    let path = env::var_os("PATH")?;
+    let candidates = || env::split_paths(&path).map(|folder| folder.join(name));
+    let executable = |path: &PathBuf| {
+        fs::metadata(path)
+            .is_ok_and(|data| data.is_file() && data.permissions().mode() & 0o111 != 0)
+    };
+    candidates()
+        .find(executable)
+        .or_else(|| candidates().find(|path| path.is_file()))
+}
+
+/// The interpreter of a `#!` script.
+fn script_interpreter(path: &Path) -> Option<String> {
+    let text = fs::read(path).ok()?;
+    let line = text
+        .strip_prefix(b"#!")?
+        .split(|byte| *byte == b'\n')
+        .next()?;
+    let line = String::from_utf8_lossy(line);
+    line.split_whitespace().next().map(str::to_owned)
+}

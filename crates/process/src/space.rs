@@ -1,0 +1,279 @@
+//! One address space: its memory, text, modules, breakpoints and watches. Most
+//! often it is a process's own; a vforked child shares its parent's.
+
+use super::guard;
+use super::hooks::Hooks;
+use super::maps::{self, Mapping};
+use super::text::Breakpoints;
+use super::trap::TrapState;
+use super::watches::{PerfWatches, Watches};
+use redhanded_image::{Image, Unwinder};
+use redhanded_model::{Avma, ModuleId, Region, SpaceId};
+use redhanded_sys::{Ledger, Tid};
+use redhanded_target::images::Images;
+use redhanded_target::{Module, TargetError};
+use std::fs::{File, OpenOptions};
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How long the picture of a single-threaded program's shared mappings is kept.
+const MAPS_FRESH_FOR: Duration = Duration::from_millis(10);
+
+/// An address space under observation.
+pub struct Space {
+    pub id: SpaceId,
+    /// A process that lives in it.
+    pub pid: Tid,
+    pub memory: File,
+    pub breakpoints: Breakpoints,
+    pub watches: Watches,
+    pub modules: Vec<Arc<Module>>,
+    pub unwinder: Unwinder,
+    pub hooks: Hooks,
+    pub trap: TrapState,
+    /// When the maps are looked at next, where no hook tells of changes.
+    pub next_scan: Duration,
+    /// Whether it is sampled. A child that is alone in its memory has nobody to
+    /// collide with, and is left in peace until it has.
+    pub awake: bool,
+    /// A copy of its maker's, not a program of its own.
+    pub forked: bool,
+    pub had_company: bool,
+    /// Whether a signal is about to end it.
+    pub doomed: bool,
+    /// Whether a breakpoint byte was ever written for a site.
+    pub armed: bool,
+    /// The shared mappings, and when they were looked at.
+    shared: Option<(Duration, Vec<Mapping>)>,
+}
+
+/// What a look at the maps found.
+#[derive(Default)]
+pub struct Found {
+    pub changed: bool,
+    /// What cannot be looked at, and why.
+    pub unseen: Vec<(String, String)>,
+}
+
+impl Space {
+    /// The space of process `pid`, asleep.
+    pub fn new(id: SpaceId, pid: Tid, ledger: Option<Ledger>) -> Result<Self, TargetError> {
+        // Whoever looks after it if we are killed knows of it.
+        if let Some(ledger) = ledger {
+            guard::note(ledger, pid, guard::Entry::AllGone);
+        }
+        Ok(Self {
+            id,
+            pid,
+            memory: open_memory(pid)?,
+            breakpoints: Breakpoints::new(pid, ledger),
+            watches: Watches::Refused(String::new()),
+            modules: Vec::new(),
+            unwinder: Unwinder::new(),
+            hooks: Hooks::default(),
+            trap: TrapState::default(),
+            next_scan: Duration::ZERO,
+            awake: false,
+            forked: false,
+            had_company: false,
+            armed: false,
+            doomed: false,
+            shared: None,
+        })
+    }
+
+    pub fn module_at(&self, address: Avma) -> Option<&Arc<Module>> {
+        self.modules.iter().find(|module| module.contains(address))
+    }
+
+    pub fn byte_at(&self, address: u64) -> Option<u8> {
+        let mut byte = [0];
+        self.memory.read_exact_at(&mut byte, address).ok()?;
+        Some(byte[0])
+    }
+
+    pub fn word_at(&self, address: u64) -> Option<u64> {
+        let mut word = [0; 8];
+        self.memory.read_exact_at(&mut word, address).ok()?;
+        Some(u64::from_le_bytes(word))
+    }
+
+    /// Sets the hooks that are needed by now.
+    pub fn set_hooks(&mut self) {
+        for (at, byte, hook) in self.hooks.wanted(self.armed) {
+            if self.breakpoints.set(&self.memory, &[(at, byte)]) == [true] {
+                self.hooks.add(at.0, hook);
+            }
+        }
+    }
+
+    /// The perf events, where sites are armed by debug registers.
+    pub fn register_sites(&mut self, safe: bool) -> Option<&mut PerfWatches> {
+        match &mut self.watches {
+            Watches::Perf(watches) if safe => Some(watches),
+            _ => None,
+        }
+    }
+
+    /// Removes the breakpoint that a thread just reached; whether there was one.
+    pub fn remove_breakpoint(&mut self, address: u64) -> bool {
+        self.breakpoints.remove(&self.memory, address)
+    }
+
+    /// Compares the map with the known modules.
+    pub fn scan_modules(&mut self, images: &Images, next_module: &mut u32) -> Found {
+        let mut result = Found::default();
+        let mut found: Vec<(u64, Range<u64>, Arc<Image>)> = Vec::new();
+        for map in maps::read(self.pid).iter().filter(|map| map.executable) {
+            if let Err((what, why)) = self.scan_one(map, images, &mut found) {
+                result.unseen.push((what, why));
+            }
+        }
+        let same = |module: &Module, bias: u64, image: &Arc<Image>| {
+            module.bias == bias && module.image.as_ref().is_some_and(|i| Arc::ptr_eq(i, image))
+        };
+        let is_found = |module: &Module| {
+            let mut found = found.iter();
+            found.any(|(bias, _, image)| same(module, *bias, image))
+        };
+        let (stay, gone): (Vec<_>, Vec<_>) = std::mem::take(&mut self.modules)
+            .into_iter()
+            .partition(|module| is_found(module));
+        self.modules = stay;
+        for module in gone {
+            self.breakpoints.forget(&module.range);
+            if let Some(image) = &module.image {
+                self.unwinder.remove_module(image, module.bias);
+            }
+            result.changed = true;
+        }
+        for (bias, range, image) in found {
+            if self.modules.iter().any(|module| same(module, bias, &image)) {
+                continue;
+            }
+            self.unwinder.add_module(&image, bias);
+            self.modules.push(Arc::new(Module {
+                id: ModuleId(*next_module),
+                space: self.id,
+                name: image.name(),
+                bias,
+                range,
+                image: Some(image),
+            }));
+            *next_module += 1;
+            result.changed = true;
+        }
+        result
+    }
+
+    fn scan_one(
+        &self,
+        map: &Mapping,
+        images: &Images,
+        found: &mut Vec<(u64, Range<u64>, Arc<Image>)>,
+    ) -> Result<(), (String, String)> {
+        if map.name.starts_with("[v") {
+            return Ok(());
+        }
+        if map.name.is_empty() || map.writable {
+            // Whoever writes to it may change it under a breakpoint.
+            let why = "generated or writable code; never patched";
+            return Err(("generated code".to_owned(), why.to_owned()));
+        }
+        let Some(path) = map.file() else {
+            let why = "its file is gone or no file; its code is not sampled";
+            return Err((map.name.clone(), why.to_owned()));
+        };
+        let image = images
+            .open(&self.seen_from_here(path))
+            .map_err(|unseen| (unseen.what, unseen.why))?;
+        let segment = image
+            .segments()
+            .iter()
+            .find(|segment| segment.executable && segment.file_offset & !0xfff == map.offset);
+        if let Some(segment) = segment {
+            let bias = map.start.wrapping_sub(segment.svma.0 & !0xfff);
+            if !found.iter().any(|(known, _, _)| *known == bias) {
+                let range = module_range(&image, bias);
+                found.push((bias, range, image));
+            }
+        }
+        Ok(())
+    }
+
+    /// The path by which we reach a file of the process: in a container of its
+    /// own, its names are not ours.
+    fn seen_from_here(&self, path: PathBuf) -> PathBuf {
+        let root = format!("/proc/{}/root", self.pid);
+        let link = |path: &str| std::fs::read_link(path).ok();
+        let elsewhere = link(&root).is_some_and(|to| to.as_os_str() != "/")
+            || link(&format!("/proc/{}/ns/mnt", self.pid)) != link("/proc/self/ns/mnt");
+        match path.strip_prefix("/") {
+            Ok(relative) if elsewhere => PathBuf::from(root).join(relative),
+            _ => path,
+        }
+    }
+
+    /// Whether the memory at `address` is shared with other processes, or mapped
+    /// a second time.
+    pub fn is_shared(&mut self, address: u64, now: Duration) -> bool {
+        let fresh = |(at, _): &(Duration, Vec<Mapping>)| now < *at + MAPS_FRESH_FOR;
+        if !self.shared.as_ref().is_some_and(fresh) {
+            self.shared = Some((now, maps::shared(self.pid)));
+        }
+        let mut shared = self.shared.iter().flat_map(|(_, maps)| maps);
+        shared.any(|map| map.contains(address))
+    }
+
+    /// Where an address is; `stack_of` tells whose stack a mapping is.
+    pub fn region(&self, address: Avma, stack_of: impl Fn(&Mapping) -> Option<Region>) -> Region {
+        if let Some(module) = self.module_at(address) {
+            return Region::Global {
+                module: module.name.clone(),
+            };
+        }
+        let maps = maps::read(self.pid);
+        let Some(map) = maps.into_iter().find(|m| m.contains(address.0)) else {
+            return Region::Unknown;
+        };
+        if map.name == "[heap]" {
+            return Region::Heap;
+        }
+        if !map.shared
+            && let Some(stack) = stack_of(&map)
+        {
+            return stack;
+        }
+        Region::Mapping {
+            name: if map.name.is_empty() {
+                "anonymous".to_owned()
+            } else {
+                map.name
+            },
+            shared: map.shared,
+        }
+    }
+}
+
+fn module_range(image: &Image, bias: u64) -> Range<u64> {
+    let segments = image.segments().iter();
+    let low = segments.clone().map(|s| s.svma.0).min();
+    let high = segments.map(|s| s.svma.0.saturating_add(s.mem_size)).max();
+    low.unwrap_or(0).wrapping_add(bias)..high.unwrap_or(0).wrapping_add(bias)
+}
+
+/// Opens a process's memory.
+pub fn open_memory(pid: Tid) -> Result<File, TargetError> {
+    let path = format!("/proc/{pid}/mem");
+    OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open(&path)
+        .map_err(|source| TargetError::System {
+            action: format!("cannot open {path}"),
+            source,
+        })
+}

@@ -1,0 +1,177 @@
+//! What `/proc` tells about the threads of a process.
+
+use redhanded_model::{Register, Registers};
+use redhanded_sys::Tid;
+use std::fs;
+
+/// The name of a thread.
+pub fn name(pid: Tid, tid: Tid) -> String {
+    fs::read(format!("/proc/{pid}/task/{tid}/comm")).map_or_else(
+        |_| String::new(),
+        |bytes| String::from_utf8_lossy(&bytes).trim_end().to_owned(),
+    )
+}
+
+/// The process a thread belongs to.
+pub fn process_of(tid: Tid) -> Option<Tid> {
+    status_field(tid, "Tgid:")?.parse().ok()
+}
+
+/// The process that a process is a child of.
+pub fn parent_of(pid: Tid) -> Option<Tid> {
+    status_field(pid, "PPid:")?.parse().ok()
+}
+
+/// The threads of a process that somebody traces: we do, while we have it.
+pub fn traced(pid: Tid) -> Vec<Tid> {
+    let mut threads = threads(pid);
+    threads.retain(|tid| tracer_of(*tid).is_some_and(|tracer| tracer != 0));
+    threads
+}
+
+/// Sets of signals, as the status of a thread shows them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Signals {
+    /// Waiting for this very thread.
+    Pending,
+    /// Waiting for any thread of its process.
+    PendingForProcess,
+    /// Blocked by the thread.
+    Blocked,
+    /// Ignored by the process.
+    Ignored,
+    /// Handled by the process.
+    Handled,
+}
+
+/// A set of signals of a thread; bit 0 is signal 1.
+pub fn signals(tid: Tid, which: Signals) -> u64 {
+    let field = match which {
+        Signals::Pending => "SigPnd:",
+        Signals::PendingForProcess => "ShdPnd:",
+        Signals::Blocked => "SigBlk:",
+        Signals::Ignored => "SigIgn:",
+        Signals::Handled => "SigCgt:",
+    };
+    status_field(tid, field)
+        .and_then(|mask| u64::from_str_radix(&mask, 16).ok())
+        .unwrap_or(0)
+}
+
+/// The bit of a signal in such a set.
+pub const fn bit(signal: i32) -> u64 {
+    1 << (signal - 1)
+}
+
+/// Whether a process is stopped by a signal, traced or not.
+pub fn is_stopped(pid: Tid) -> bool {
+    status_field(pid, "State:").is_some_and(|state| state.starts_with(['T', 't']))
+}
+
+/// Who traces a thread; 0 for nobody.
+pub fn tracer_of(tid: Tid) -> Option<Tid> {
+    status_field(tid, "TracerPid:")?.parse().ok()
+}
+
+/// The threads of a process.
+pub fn threads(pid: Tid) -> Vec<Tid> {
+    let Ok(folder) = fs::read_dir(format!("/proc/{pid}/task")) else {
+        return Vec::new();
+    };
+    folder
+        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+        .collect()
+}
+
+/// The stack pointer of a thread that sleeps in the kernel.
+pub fn stack_pointer(pid: Tid, tid: Tid) -> Option<u64> {
+    let text = fs::read_to_string(format!("/proc/{pid}/task/{tid}/syscall")).ok()?;
+    let fields: Vec<&str> = text.split_whitespace().collect();
+    let field = fields.len().checked_sub(2).and_then(|at| fields.get(at))?;
+    u64::from_str_radix(field.trim_start_matches("0x"), 16).ok()
+}
+
+/// The system call a thread is in, and its arguments, where registers hold them.
+pub fn system_call(pid: Tid, tid: Tid) -> Option<Registers> {
+    let text = fs::read_to_string(format!("/proc/{pid}/task/{tid}/syscall")).ok()?;
+    let mut fields = text.split_whitespace();
+    let system_call = fields.next()?.parse().ok().filter(|call| *call >= 0)?;
+    let mut registers = Registers {
+        system_call,
+        ..Registers::default()
+    };
+    for (register, field) in Register::SYSTEM_CALL_ARGUMENTS.into_iter().zip(fields) {
+        let value = u64::from_str_radix(field.trim_start_matches("0x"), 16).ok()?;
+        registers.gpr[register as usize] = value;
+    }
+    Some(registers)
+}
+
+/// The system call a thread sleeps in.
+pub fn sleeps_in(pid: Tid, tid: Tid) -> Option<i64> {
+    let text = fs::read_to_string(format!("/proc/{pid}/task/{tid}/syscall")).ok()?;
+    text.split_whitespace().next()?.parse().ok()
+}
+
+fn status_field(tid: Tid, field: &str) -> Option<String> {
+    let status = fs::read(format!("/proc/{tid}/status")).ok()?;
+    let status = String::from_utf8_lossy(&status).into_owned();
+    let line = status.lines().find(|line| line.starts_with(field))?;
+    Some(line[field.len()..].trim().to_owned())
+}
+
+/// Whether a thread sleeps in a system call that only another thread's action
+/// can end: a futex without a timeout (locks, joins, conditions), or waiting for
+/// children or signals. A thread that sleeps for a time or on a file may wake by
+/// itself.
+pub fn is_blocked(pid: Tid, tid: Tid) -> bool {
+    // "running", or: number, six arguments, stack pointer, pc.
+    let Ok(text) = fs::read_to_string(format!("/proc/{pid}/task/{tid}/syscall")) else {
+        return false;
+    };
+    blocks_forever(&text)
+}
+
+fn blocks_forever(text: &str) -> bool {
+    let mut fields = text.split_whitespace();
+    let Some(number) = fields.next().and_then(|f| f.parse::<libc::c_long>().ok()) else {
+        return false;
+    };
+    let argument = |index: usize| {
+        text.split_whitespace()
+            .nth(1 + index)
+            .and_then(|f| u64::from_str_radix(f.trim_start_matches("0x"), 16).ok())
+            .unwrap_or(u64::MAX)
+    };
+    const FUTEX_COMMAND: u64 = 0x7f;
+    match number {
+        libc::SYS_futex => {
+            // WAIT, LOCK_PI, WAIT_BITSET, WAIT_REQUEUE_PI, LOCK_PI2.
+            matches!(argument(1) & FUTEX_COMMAND, 0 | 6 | 9 | 11 | 13) && argument(3) == 0
+        }
+        libc::SYS_wait4 | libc::SYS_waitid | libc::SYS_pause | libc::SYS_rt_sigsuspend => true,
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_untimed_waits_block_forever() {
+        let futex = |op: &str, timeout: &str| {
+            format!("202 0x7ffd0 {op} 0x2 {timeout} 0x0 0x0 0x7ffe 0x7fff\n")
+        };
+        assert!(blocks_forever(&futex("0x80", "0x0")));
+        assert!(blocks_forever(&futex("0x189", "0x0")));
+        assert!(!blocks_forever(&futex("0x80", "0x7ffc")));
+        assert!(!blocks_forever(&futex("0x81", "0x0")), "a wake");
+        assert!(!blocks_forever("running\n"));
+        assert!(
+            !blocks_forever("35 0x7ffd 0x0 0x0 0x0 0x0 0x0 0x1 0x2\n"),
+            "a sleep"
+        );
+        assert!(!blocks_forever("-1 0x7ffd 0x7fff\n"));
+    }
+}

@@ -1,0 +1,210 @@
+//! The breakpoint bytes in a process's text: every one written is remembered,
+//! and restored only where it still stands.
+
+use super::guard::{self, Entry};
+use redhanded_model::Avma;
+use redhanded_sys::{Ledger, Tid};
+use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::time::{Duration, Instant};
+
+/// The one-byte trap.
+pub const INT3: u8 = 0xcc;
+/// The size of a page.
+pub const PAGE: u64 = 4096;
+
+/// Breakpoints in one address space.
+pub struct Breakpoints {
+    /// A process that lives in the space.
+    pid: Tid,
+    /// Where every byte is noted before it is written.
+    ledger: Option<Ledger>,
+    /// Address to original byte, of all that ever stood: a thread may have
+    /// trapped before one was removed.
+    originals: HashMap<u64, u8>,
+    /// Those that stand now.
+    standing: BTreeSet<u64>,
+    /// Those that were removed lately: a child may have been forked before.
+    removed: VecDeque<(Instant, u64)>,
+}
+
+/// How long after a breakpoint's removal a child that was forked before it may
+/// report.
+const FORK_TAKES: Duration = Duration::from_secs(10);
+
+impl Breakpoints {
+    /// None yet, in the space of process `pid`.
+    pub fn new(pid: Tid, ledger: Option<Ledger>) -> Self {
+        Self {
+            pid,
+            ledger,
+            originals: HashMap::new(),
+            standing: BTreeSet::new(),
+            removed: VecDeque::new(),
+        }
+    }
+
+    fn note(&self, entry: Entry) -> bool {
+        self.ledger
+            .is_none_or(|ledger| guard::note(ledger, self.pid, entry))
+    }
+
+    /// Writes breakpoints where the text is as expected; tells which.
+    pub fn set(&mut self, memory: &File, sites: &[(Avma, u8)]) -> Vec<bool> {
+        let mut done = vec![false; sites.len()];
+        let mut order: Vec<usize> = (0..sites.len()).collect();
+        order.sort_by_key(|index| sites[*index].0);
+        // One read and one write a page: a small program's thousands of sites
+        // are armed before its first instruction.
+        for page in order.chunk_by(|a, b| sites[*a].0.0 / PAGE == sites[*b].0.0 / PAGE) {
+            let (Some(first), Some(last)) = (page.first(), page.last()) else {
+                continue;
+            };
+            let start = sites[*first].0.0;
+            let mut text = vec![0; (sites[*last].0.0 - start + 1) as usize];
+            if memory.read_exact_at(&mut text, start).is_err() {
+                continue;
+            }
+            let mut set = Vec::new();
+            for index in page {
+                let (avma, expected) = sites[*index];
+                let byte = &mut text[(avma.0 - start) as usize];
+                let known = self.originals.contains_key(&avma.0);
+                let entry = Entry::Stands {
+                    address: avma.0,
+                    original: expected,
+                };
+                if *byte == expected && expected != INT3 && (known || self.note(entry)) {
+                    set.push((*index, avma.0, *byte));
+                    *byte = INT3;
+                }
+            }
+            if memory.write_all_at(&text, start).is_ok() {
+                for (index, avma, original) in set {
+                    done[index] = true;
+                    self.standing.insert(avma);
+                    self.originals.insert(avma, original);
+                }
+            }
+        }
+        done
+    }
+
+    /// Removes the breakpoint at `address`, which a thread just executed; whether
+    /// there was one.
+    pub fn remove(&mut self, memory: &File, address: u64) -> bool {
+        let stood = self.standing.remove(&address);
+        if stood {
+            let now = Instant::now();
+            while self
+                .removed
+                .front()
+                .is_some_and(|(at, _)| now - *at > FORK_TAKES)
+            {
+                self.removed.pop_front();
+            }
+            self.removed.push_back((now, address));
+        }
+        let original = self.originals.get(&address);
+        stood && original.is_some_and(|o| memory.write_all_at(&[*o], address).is_ok())
+    }
+
+    /// Removes all of them but those that are to stay.
+    pub fn clear(&mut self, memory: &File, stays: impl Fn(u64) -> bool) {
+        let (stay, standing): (BTreeSet<u64>, BTreeSet<u64>) = std::mem::take(&mut self.standing)
+            .into_iter()
+            .partition(|address| stays(*address));
+        self.standing = stay;
+        self.restore_at(memory, &standing);
+        let now = Instant::now();
+        self.removed
+            .extend(standing.iter().map(|address| (now, *address)));
+    }
+
+    /// Restores the bytes in another space's copy of the text. It may have been
+    /// made before breakpoints were removed that no longer stand here.
+    pub fn restore_in(&self, memory: &File) {
+        let lately = self.removed.iter().map(|(_, address)| *address);
+        let all = self.standing.iter().copied().chain(lately).collect();
+        self.restore_at(memory, &all);
+    }
+
+    fn restore_at(&self, memory: &File, addresses: &BTreeSet<u64>) {
+        let originals: Vec<(u64, u8)> = addresses
+            .iter()
+            .filter_map(|address| Some((*address, *self.originals.get(address)?)))
+            .collect();
+        for page in originals.chunk_by(|(a, _), (b, _)| a / PAGE == b / PAGE) {
+            restore(memory, page);
+        }
+    }
+
+    /// Forgets those in a range that is no longer mapped as it was.
+    pub fn forget(&mut self, range: &std::ops::Range<u64>) {
+        for address in self.originals.keys().filter(|at| range.contains(at)) {
+            self.note(Entry::Gone { address: *address });
+        }
+        self.standing.retain(|address| !range.contains(address));
+        self.originals.retain(|address, _| !range.contains(address));
+    }
+
+    /// The byte under the breakpoint at `address`.
+    pub fn original_at(&self, address: u64) -> Option<u8> {
+        self.originals.get(&address).copied()
+    }
+
+    /// Whether one stands at `address`.
+    pub fn stands_at(&self, address: u64) -> bool {
+        self.standing.contains(&address)
+    }
+
+    /// Whether one stood at `address` and is gone.
+    pub fn was_at(&self, address: u64) -> bool {
+        self.originals.contains_key(&address) && !self.standing.contains(&address)
+    }
+
+    /// The space is gone; what was noted of it no longer holds.
+    pub fn forget_all(&mut self) {
+        self.note(Entry::AllGone);
+        self.standing.clear();
+        self.originals.clear();
+    }
+
+    /// Puts the original bytes back into a copy of memory.
+    pub fn hide(&self, address: u64, buffer: &mut [u8]) {
+        if self.standing.is_empty() {
+            return;
+        }
+        for (offset, byte) in buffer.iter_mut().enumerate() {
+            let at = address.wrapping_add(offset as u64);
+            if *byte == INT3
+                && self.standing.contains(&at)
+                && let Some(original) = self.originals.get(&at)
+            {
+                *byte = *original;
+            }
+        }
+    }
+}
+
+/// Restores the breakpoints of one page, where they still stand: somebody else
+/// may have put other text there meanwhile, and that stays. Whether any was.
+pub fn restore(memory: &File, page: &[(u64, u8)]) -> bool {
+    let (Some((start, _)), Some((last, _))) = (page.first(), page.last()) else {
+        return false;
+    };
+    let mut text = vec![0; (last - start + 1) as usize];
+    if memory.read_exact_at(&mut text, *start).is_err() {
+        return false;
+    }
+    let mut any = false;
+    for (address, original) in page {
+        let byte = &mut text[(address - start) as usize];
+        if *byte == INT3 {
+            *byte = *original;
+            any = true;
+        }
+    }
+    any && memory.write_all_at(&text, *start).is_ok()
+}

@@ -1,0 +1,425 @@
+//! What the program wants of SIGTRAP, kept although breakpoints work through it.
+//!
+//! A breakpoint in a thread that blocks SIGTRAP makes the kernel unblock it, and
+//! in a process that ignores it, makes the kernel forget that. A perf event's
+//! SIGTRAP in a thread that blocks it would wait until it kills the program.
+//!
+//! So a sampled thread never really blocks SIGTRAP. That it wants to is
+//! remembered (it *owes* the signal to its mask), the one system call that could
+//! tell it otherwise is hooked, and its mask is what it should be when it is let
+//! go, when it forks and when it becomes another program. An action that the
+//! kernel took away is set again at once.
+
+use super::Process;
+use super::events::pause;
+use super::hooks::{Hook, SYSCALL, position};
+use super::maps;
+use super::tasks::{self, Signals, bit};
+use redhanded_model::{Avma, SpaceId};
+use redhanded_sys::{self as sys, Change, Tid};
+use redhanded_target::Stop;
+use std::os::unix::fs::FileExt;
+use std::time::{Duration, Instant};
+
+const TRAP: u64 = bit(libc::SIGTRAP);
+/// Whoever blocks all of these has filled the set, and not left SIGTRAP out.
+const FULL: u64 = bit(libc::SIGSEGV) | bit(libc::SIGBUS) | bit(libc::SIGILL) | bit(libc::SIGFPE);
+/// Below the stack pointer, functions may keep this much without moving it.
+const RED_ZONE: u64 = 128;
+/// The kernel's `struct sigaction`: handler, flags, restorer, mask.
+pub type Action = [u64; 4];
+const IGNORE: u64 = 1;
+
+/// What a space has to know for this.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct TrapState {
+    /// The program's own action for SIGTRAP, if it is not the default one.
+    pub action: Option<Action>,
+    /// A `syscall` instruction that can be borrowed.
+    gate: Option<u64>,
+}
+
+impl Process {
+    /// Learns what the process of a space wants of SIGTRAP when sampling begins.
+    pub(super) fn note_trap(&mut self, id: SpaceId) {
+        let tids: Vec<Tid> = self.tasks_in(id).map(|(tid, _)| *tid).collect();
+        for tid in tids {
+            self.hide_trap(tid);
+        }
+        let Some(space) = self.spaces.get_mut(&id) else {
+            return;
+        };
+        let maps = maps::read(space.pid);
+        space.trap.gate = maps
+            .iter()
+            .find(|map| map.name == "[vdso]")
+            .and_then(|map| {
+                let mut text = vec![0; (map.end - map.start) as usize];
+                space.memory.read_exact_at(&mut text, map.start).ok()?;
+                Some(map.start + position(&text, &SYSCALL)? as u64)
+            });
+        if tasks::signals(space.pid, Signals::Ignored) & TRAP != 0 {
+            space.trap.action = Some([IGNORE, 0, 0, 0]);
+        }
+    }
+
+    /// Takes SIGTRAP out of a thread's mask and remembers that it was in it. A
+    /// thread that runs is only looked at; its first breakpoint takes it out.
+    pub(super) fn hide_trap(&mut self, tid: Tid) {
+        let blocked = match sys::signal_mask(tid) {
+            Ok(mask) if mask & TRAP != 0 => sys::set_signal_mask(tid, mask & !TRAP).is_ok(),
+            Ok(_) => return,
+            Err(_) => tasks::signals(tid, Signals::Blocked) & TRAP != 0,
+        };
+        if blocked && let Some(task) = self.tasks.get_mut(&tid) {
+            task.owes_trap = true;
+        }
+    }
+
+    /// Puts SIGTRAP back into a stopped thread's mask.
+    pub(super) fn give_trap_back(tid: Tid) {
+        if let Ok(mask) = sys::signal_mask(tid) {
+            let _ = sys::set_signal_mask(tid, mask | TRAP);
+        }
+    }
+
+    /// Sets the program's action as it wants it, through a thread that stands.
+    pub(super) fn give_action_back(&mut self, tid: Tid) {
+        let id = self.tasks.get(&tid).map(|task| task.space);
+        let space = id.and_then(|id| self.spaces.get_mut(&id));
+        if let Some(action) = space.and_then(|space| space.trap.action.take())
+            && while_traced(action) != action
+        {
+            self.set_action(tid, action);
+        }
+    }
+
+    /// Whether a space's action for SIGTRAP is not quite the program's.
+    pub(super) fn owes_action(&self, id: SpaceId) -> bool {
+        let action = self.spaces.get(&id).and_then(|space| space.trap.action);
+        action.is_some_and(|action| while_traced(action) != action)
+    }
+
+    /// Whether the program wants SIGTRAPs of others ignored.
+    fn ignores_trap(&self, tid: Tid) -> bool {
+        self.space_of(tid)
+            .and_then(|space| space.trap.action)
+            .is_some_and(|action| action[0] == IGNORE)
+    }
+
+    /// A breakpoint was reached: undoes what the kernel did to let it through.
+    pub(super) fn mend_trap(&mut self, tid: Tid) {
+        if let Some(task) = self.tasks.get_mut(&tid) {
+            let held = std::mem::take(&mut task.holds_trap);
+            let full = || sys::signal_mask(tid).is_ok_and(|mask| mask & FULL == FULL);
+            task.owes_trap = task.owes_trap || held || full();
+        }
+        if let Some(action) = self.lost_action(tid) {
+            self.set_action(tid, while_traced(action));
+            for tid in std::mem::take(&mut self.awaiting_action) {
+                self.go_on(tid, libc::SIGTRAP);
+            }
+        }
+    }
+
+    /// The program's action for SIGTRAP, if the kernel has taken it away.
+    fn lost_action(&self, tid: Tid) -> Option<Action> {
+        let action = self.space_of(tid)?.trap.action?;
+        let lost = || tasks::signals(tid, Signals::Handled) & TRAP == 0;
+        (action[0] != IGNORE && lost()).then_some(action)
+    }
+
+    /// A SIGTRAP that is not ours has come to a thread. Whether it is settled.
+    pub(super) fn own_trap(&mut self, tid: Tid) -> bool {
+        if self.ignores_trap(tid) {
+            self.go_on(tid, 0);
+            return true;
+        }
+        let owed = self.tasks.get_mut(&tid).map(|task| {
+            let owed = std::mem::take(&mut task.owes_trap);
+            task.holds_trap |= owed;
+            owed
+        });
+        if owed == Some(true) {
+            // Delivered to a thread that blocks it, it waits, as it should.
+            Self::give_trap_back(tid);
+            self.go_on(tid, libc::SIGTRAP);
+            return true;
+        }
+        if self.lost_action(tid).is_some() {
+            // Another thread's breakpoint took it away, and is about to be told.
+            self.awaiting_action.push(tid);
+            return true;
+        }
+        false
+    }
+
+    /// Makes a stopped thread set the process's action for SIGTRAP.
+    fn set_action(&mut self, tid: Tid, action: Action) {
+        let (Ok(mut before), Some(space)) = (sys::raw_registers(tid), self.space_of(tid)) else {
+            return;
+        };
+        begin_again(&mut before);
+        let Some(gate) = space.trap.gate else {
+            return;
+        };
+        let room = (before.rsp - RED_ZONE - size_of::<Action>() as u64) & !0xf;
+        let mut kept = [0; size_of::<Action>()];
+        let bytes: Vec<u8> = action.iter().flat_map(|word| word.to_le_bytes()).collect();
+        if space.memory.read_exact_at(&mut kept, room).is_err()
+            || space.memory.write_all_at(&bytes, room).is_err()
+        {
+            return;
+        }
+        let mut registers = before;
+        registers.rax = libc::SYS_rt_sigaction as u64;
+        registers.orig_rax = u64::MAX;
+        registers.rdi = libc::SIGTRAP as u64;
+        registers.rsi = room;
+        registers.rdx = 0;
+        registers.r10 = 8;
+        registers.rip = gate;
+        let _ = sys::set_raw_registers(tid, &registers);
+        match self.run_system_call(tid) {
+            Err(Change::Stopped(signal, 0)) => self.set_state(tid, super::State::Stopped(signal)),
+            Ok(()) | Err(Change::Stopped(..)) => {}
+            // Its end is to be heard of.
+            Err(ended) => self.backlog.push_back((tid, ended)),
+        }
+        let _ = sys::set_raw_registers(tid, &before);
+        if let Some(space) = self.space_of(tid) {
+            let _ = space.memory.write_all_at(&kept, room);
+        }
+    }
+
+    /// A thread stands at a hooked system call: carries it out, so that the
+    /// program sees what it would have seen alone.
+    pub(super) fn carry_out(&mut self, tid: Tid, address: u64, hook: Hook) -> Option<Stop> {
+        let Ok(mut registers) = sys::raw_registers(tid) else {
+            return None;
+        };
+        let result = match hook {
+            Hook::Mask => Some(self.change_mask(tid, &registers)),
+            Hook::Clone => return self.clone_openly(tid, address, registers),
+            Hook::Action if self.is_to_be_ignored(tid, &registers) => {
+                self.action_set(tid, registers.rsi, registers.rdx);
+                Some(0)
+            }
+            // Most actions are for other signals; the kernel sets them.
+            Hook::Action | Hook::Linker => {
+                let gate = self.space_of(tid).and_then(|space| space.trap.gate);
+                let Some(gate) = gate else {
+                    return self.drop_hook(tid, address);
+                };
+                registers.rip = gate;
+                registers.orig_rax = u64::MAX;
+                let _ = sys::set_raw_registers(tid, &registers);
+                if let Err(change) = self.run_system_call(tid) {
+                    // Something else comes first; then it traps here again.
+                    registers.rip = address;
+                    let _ = sys::set_raw_registers(tid, &registers);
+                    return self.changed(tid, change);
+                }
+                registers = sys::raw_registers(tid).unwrap_or(registers);
+                if registers.rax == 0 && registers.rdi == libc::SIGTRAP as u64 {
+                    self.action_set(tid, registers.rsi, registers.rdx);
+                    let action = self.space_of(tid).and_then(|s| s.trap.action);
+                    if let Some(action) = action.filter(|action| action[0] != IGNORE) {
+                        self.set_action(tid, while_traced(action));
+                    }
+                }
+                None
+            }
+        };
+        if let Some(result) = result {
+            registers.rax = result.cast_unsigned();
+            registers.r11 = registers.eflags;
+        }
+        registers.rip = address + SYSCALL.len() as u64;
+        registers.rcx = registers.rip;
+        registers.orig_rax = u64::MAX;
+        let _ = sys::set_raw_registers(tid, &registers);
+        self.go_on(tid, 0);
+        None
+    }
+
+    /// Carries out a `clone` where it stands, because the child begins there; and
+    /// so that we hear of it.
+    fn clone_openly(
+        &mut self,
+        tid: Tid,
+        address: u64,
+        mut registers: libc::user_regs_struct,
+    ) -> Option<Stop> {
+        const UNTRACED: u64 = libc::CLONE_UNTRACED as u64;
+        let id = self.space_of(tid)?.id;
+        registers.rdi &= !UNTRACED;
+        registers.rip = address;
+        let _ = sys::set_raw_registers(tid, &registers);
+        let space = self.spaces.get_mut(&id)?;
+        let original = space.breakpoints.original_at(address);
+        space.remove_breakpoint(address);
+        let entered = self.enter_system_call(tid);
+        let space = self.spaces.get_mut(&id)?;
+        if let Some(original) = original {
+            let again = [(Avma(address), original)];
+            space.breakpoints.set(&space.memory, &again);
+        }
+        match entered {
+            Ok(()) => {
+                self.go_on(tid, 0);
+                None
+            }
+            Err(change) => self.changed(tid, change),
+        }
+    }
+
+    /// `rt_sigprocmask` as the kernel does it, but for SIGTRAP; its result.
+    fn change_mask(&mut self, tid: Tid, registers: &libc::user_regs_struct) -> i64 {
+        let (how, new, old, size) = (registers.rdi, registers.rsi, registers.rdx, registers.r10);
+        let owed = self.tasks.get(&tid).is_some_and(|task| task.owes_trap);
+        let (Ok(real), Some(space)) = (sys::signal_mask(tid), self.space_of(tid)) else {
+            return -i64::from(libc::EFAULT);
+        };
+        if size != size_of::<u64>() as u64 {
+            return -i64::from(libc::EINVAL);
+        }
+        let before = if owed { real | TRAP } else { real };
+        let mut after = before;
+        if new != 0 {
+            let Some(set) = space.word_at(new) else {
+                return -i64::from(libc::EFAULT);
+            };
+            after = match how as i32 {
+                libc::SIG_BLOCK => before | set,
+                libc::SIG_UNBLOCK => before & !set,
+                libc::SIG_SETMASK => set,
+                _ => return -i64::from(libc::EINVAL),
+            } & !(bit(libc::SIGKILL) | bit(libc::SIGSTOP));
+        }
+        let told = old == 0
+            || space
+                .memory
+                .write_all_at(&before.to_le_bytes(), old)
+                .is_ok();
+        let _ = sys::set_signal_mask(tid, after & !TRAP);
+        if let Some(task) = self.tasks.get_mut(&tid) {
+            task.owes_trap = after & TRAP != 0;
+        }
+        if told { 0 } else { -i64::from(libc::EFAULT) }
+    }
+
+    /// Whether a thread is about to have SIGTRAP ignored. Told so, the kernel would
+    /// drop those that are on their way to threads that stand behind a breakpoint:
+    /// it is told when there are none any more.
+    fn is_to_be_ignored(&self, tid: Tid, registers: &libc::user_regs_struct) -> bool {
+        let handler = self
+            .space_of(tid)
+            .filter(|_| registers.rdi == libc::SIGTRAP as u64 && registers.rsi != 0)
+            .and_then(|space| space.word_at(registers.rsi));
+        handler == Some(IGNORE)
+    }
+
+    /// A thread set the action for SIGTRAP from the memory at `new`, and was told
+    /// the old one at `old`: not what the kernel had made of it meanwhile.
+    fn action_set(&mut self, tid: Tid, new: u64, old: u64) {
+        let Some(id) = self.space_of(tid).map(|space| space.id) else {
+            return;
+        };
+        if let Some(space) = self.spaces.get_mut(&id) {
+            let before = space.trap.action.unwrap_or_default();
+            if new != 0 {
+                let words = [0, 8, 16, 24].map(|at| space.word_at(new + at).unwrap_or(0));
+                // One that holds once is the kernel's to take away.
+                let lasts = words[0] != 0 && words[1] & libc::SA_RESETHAND as u64 == 0;
+                space.trap.action = lasts.then_some(words);
+            }
+            if old != 0 {
+                let bytes: Vec<u8> = before.iter().flat_map(|word| word.to_le_bytes()).collect();
+                let _ = space.memory.write_all_at(&bytes, old);
+            }
+        }
+    }
+
+    /// Without a place to carry it out, the hook has to go.
+    fn drop_hook(&mut self, tid: Tid, address: u64) -> Option<Stop> {
+        let id = self.space_of(tid)?.id;
+        self.spaces.get_mut(&id)?.remove_breakpoint(address);
+        let _ = sys::move_to(tid, address);
+        self.go_on(tid, 0);
+        None
+    }
+}
+
+/// The action that stands while we trace. A handler of SIGTRAP in which SIGTRAP
+/// is blocked would be taken away by the first breakpoint in it; one that is to be
+/// ignored never reaches the program, because we take it.
+fn while_traced(action: Action) -> Action {
+    let [handler, flags, restorer, mask] = action;
+    match handler {
+        0 => action,
+        IGNORE => Action::default(),
+        _ => [
+            handler,
+            flags | libc::SA_NODEFER as u64,
+            restorer,
+            mask & !TRAP,
+        ],
+    }
+}
+
+/// Makes a thread that stands in an interrupted system call begin it again when
+/// it goes on, as the kernel would have.
+fn begin_again(registers: &mut libc::user_regs_struct) {
+    const RESTARTS: std::ops::RangeInclusive<i64> = -514..=-512;
+    const RESTARTS_BY_BLOCK: i64 = -516;
+    if registers.orig_rax.cast_signed() < 0 {
+        return;
+    }
+    let result = registers.rax.cast_signed();
+    if RESTARTS.contains(&result) {
+        registers.rax = registers.orig_rax;
+    } else if result == RESTARTS_BY_BLOCK {
+        registers.rax = libc::SYS_restart_syscall as u64;
+    } else {
+        return;
+    }
+    registers.rip -= SYSCALL.len() as u64;
+    registers.orig_rax = u64::MAX;
+}
+
+impl Process {
+    /// Runs a stopped thread into the system call at its pc and out of it. What
+    /// happened instead, if something did before it began.
+    fn run_system_call(&mut self, tid: Tid) -> Result<(), Change> {
+        self.enter_system_call(tid)?;
+        // To its end it runs as to its beginning.
+        self.enter_system_call(tid)
+    }
+
+    /// Runs a stopped thread to the next beginning or end of a system call. What
+    /// others report meanwhile is kept: a process that ends waits for us to hear
+    /// of all its threads, and this one may be its first.
+    fn enter_system_call(&mut self, tid: Tid) -> Result<(), Change> {
+        const AT_SYSTEM_CALL: i32 = libc::SIGTRAP | 0x80;
+        let _ = sys::resume_to_system_call(tid);
+        let began = Instant::now();
+        while began.elapsed() < TAKES_NO_LONGER {
+            match sys::poll_change() {
+                Ok(Some((heard, Change::Stopped(AT_SYSTEM_CALL, 0)))) if heard == tid => {
+                    return Ok(());
+                }
+                Ok(Some((heard, change))) if heard == tid => return Err(change),
+                Ok(Some(other)) => {
+                    self.backlog.push_back(other);
+                }
+                Ok(None) => pause(began),
+                Err(_) => break,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// How long a system call that only sets something can take.
+const TAKES_NO_LONGER: Duration = Duration::from_millis(500);

@@ -1,0 +1,347 @@
+//! The guest's first and only file system, and the program that starts it.
+//!
+//! Everything of ours lies under `/redhanded` and is called by its full path, so
+//! that neither the user's files nor a further initrd can get in its way.
+
+use super::cpio::Cpio;
+use super::libraries::companions;
+use super::needed::read_module;
+use super::{Added, VmOptions, on_file, system, unsupported};
+use crate::ProvisionError;
+use std::collections::BTreeSet;
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, File};
+use std::io::{self, BufWriter, Write};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// Where the guest's first program is.
+pub const INIT: &str = "/redhanded/init";
+
+const BUSYBOX: &str = "/redhanded/busybox";
+
+/// Writes the first file system of a machine to `path`: busybox with its links,
+/// the files that go along, and an init that loads modules, runs the workload,
+/// tells its exit status and switches the machine off.
+///
+/// # Errors
+/// When a file cannot be read or written.
+pub fn write_initramfs(options: &VmOptions, path: &Path) -> Result<(), ProvisionError> {
+    let file = File::create(path).map_err(on_file("create", path))?;
+    let mut tree = Tree {
+        cpio: Cpio::new(BufWriter::new(file)),
+        companions: BTreeSet::new(),
+    };
+    tree.skeleton(&options.busybox)
+        .map_err(on_file("write", path))?;
+    tree.companions_of(&options.busybox)?;
+    let mut workload = options.workload.clone();
+    if let Some(program) = program_on_host(options)? {
+        workload[0] = program.clone().into_os_string();
+        tree.add(&program, &program)?;
+    }
+    for added in &options.added {
+        if added.load {
+            let module = read_module(&added.from, &options.busybox)?;
+            let written = tree
+                .cpio
+                .file(added.to.as_os_str().as_bytes(), 0o644, &module);
+            written.map_err(on_file("add", &added.from))?;
+        } else {
+            tree.add(&added.from, &added.to)?;
+        }
+    }
+    let modules = options.added.iter().filter(|added| added.load);
+    let init = init(modules, &workload, options.waits);
+    tree.cpio
+        .file(INIT.as_bytes(), 0o755, &init)
+        .map_err(on_file("write", path))?;
+    let mut out = tree.cpio.finish().map_err(on_file("write", path))?;
+    if let Some(initrd) = &options.initrd {
+        let mut further = File::open(initrd).map_err(on_file("open", initrd))?;
+        io::copy(&mut further, &mut out).map_err(on_file("copy", initrd))?;
+    }
+    out.flush().map_err(on_file("write", path))
+}
+
+/// The workload's program as an absolute path, if it is to be taken from the host:
+/// a path that is not among the files that go along, and that the host has.
+fn program_on_host(options: &VmOptions) -> Result<Option<PathBuf>, ProvisionError> {
+    let Some(program) = options.workload.first() else {
+        return Err(unsupported("there is nothing to run in the machine"));
+    };
+    let path = Path::new(program);
+    let in_guest = Path::new("/").join(path.strip_prefix(".").unwrap_or(path));
+    let brought = options.added.iter().any(|a| in_guest.starts_with(&a.to));
+    if brought || !program.as_bytes().contains(&b'/') || !path.is_file() {
+        return Ok(None);
+    }
+    // Not resolved: programs look at the name they are called by.
+    let path = std::path::absolute(path).map_err(on_file("find", path))?;
+    Ok(Some(path))
+}
+
+struct Tree {
+    cpio: Cpio<BufWriter<File>>,
+    companions: BTreeSet<PathBuf>,
+}
+
+impl Tree {
+    /// What is there before anything of the user's.
+    fn skeleton(&mut self, busybox: &Path) -> io::Result<()> {
+        let cpio = &mut self.cpio;
+        for folder in [
+            "bin",
+            "dev",
+            "proc",
+            "redhanded",
+            "root",
+            "run",
+            "sys",
+            "tmp",
+        ] {
+            cpio.directory(folder.as_bytes())?;
+        }
+        for (link, to) in [
+            ("sbin", "bin"),
+            ("usr/bin", "../bin"),
+            ("usr/sbin", "../bin"),
+        ] {
+            cpio.directory_link(link.as_bytes(), to.as_bytes())?;
+        }
+        // For kernels that fill no /dev themselves; and the first program's own
+        // files are opened before anything could be mounted there.
+        for (name, numbers) in [
+            ("dev/console", (5, 1)),
+            ("dev/null", (1, 3)),
+            ("dev/zero", (1, 5)),
+            ("dev/ttyS1", (4, 65)),
+            ("dev/ttyS2", (4, 66)),
+            ("dev/ttyS3", (4, 67)),
+        ] {
+            cpio.device(name.as_bytes(), numbers)?;
+        }
+        cpio.file(BUSYBOX.as_bytes(), 0o755, &fs::read(busybox)?)?;
+        for applet in applets(busybox)? {
+            let link = [b"bin/", applet.as_slice()].concat();
+            cpio.link(&link, BUSYBOX.as_bytes())?;
+        }
+        Ok(())
+    }
+
+    /// Adds a file or a whole folder, with what programs in it need to run.
+    fn add(&mut self, from: &Path, to: &Path) -> Result<(), ProvisionError> {
+        let metadata = fs::metadata(from).map_err(on_file("read", from))?;
+        if metadata.is_dir() {
+            let written = self.cpio.directory(to.as_os_str().as_bytes());
+            written.map_err(on_file("add", from))?;
+            return self.add_folder(from, to);
+        }
+        if !metadata.is_file() {
+            let why = format!("cannot add {}: it is no file and no folder", from.display());
+            return Err(unsupported(why));
+        }
+        let mode = metadata.permissions().mode();
+        let contents = fs::read(from).map_err(on_file("read", from))?;
+        self.cpio
+            .file(to.as_os_str().as_bytes(), mode, &contents)
+            .map_err(on_file("add", from))?;
+        if mode & 0o111 != 0 {
+            self.companions_of(from)?;
+        }
+        Ok(())
+    }
+
+    fn add_folder(&mut self, from: &Path, to: &Path) -> Result<(), ProvisionError> {
+        let entries = fs::read_dir(from).map_err(on_file("list", from))?;
+        let mut names: Vec<OsString> = Vec::new();
+        for entry in entries {
+            names.push(entry.map_err(on_file("list", from))?.file_name());
+        }
+        // The same folder gives the same archive.
+        names.sort();
+        for name in names {
+            let (from, to) = (from.join(&name), to.join(&name));
+            let kind = fs::symlink_metadata(&from).map_err(on_file("read", &from))?;
+            if kind.is_symlink() {
+                // As it is: following it could go round in circles.
+                let target = fs::read_link(&from).map_err(on_file("read", &from))?;
+                let target = target.into_os_string().into_vec();
+                let written = self.cpio.link(to.as_os_str().as_bytes(), &target);
+                written.map_err(on_file("add", &from))?;
+            } else if kind.is_dir() || kind.is_file() {
+                self.add(&from, &to)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn companions_of(&mut self, program: &Path) -> Result<(), ProvisionError> {
+        for file in companions(program)? {
+            if self.companions.insert(file.clone()) {
+                let contents = fs::read(&file).map_err(on_file("read", &file))?;
+                let written = self
+                    .cpio
+                    .file(file.as_os_str().as_bytes(), 0o755, &contents);
+                written.map_err(on_file("add", &file))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The names that busybox answers to.
+fn applets(busybox: &Path) -> io::Result<Vec<Vec<u8>>> {
+    let output = Command::new(busybox)
+        .arg("--list")
+        .stdin(Stdio::null())
+        .stderr(Stdio::null())
+        .output()?;
+    let lines = output.stdout.split(|b| *b == b'\n');
+    let names = lines.filter(|name| !name.is_empty() && !name.contains(&b'/'));
+    let names: Vec<Vec<u8>> = names.map(<[u8]>::to_vec).collect();
+    if names.iter().any(|name| name == b"sh") {
+        Ok(names)
+    } else {
+        let why = format!("{} is no busybox with a shell", busybox.display());
+        Err(io::Error::other(why))
+    }
+}
+
+/// The guest's first program.
+///
+/// Kernel messages have the first serial port to themselves, the workload's output
+/// and errors the second and third, and the fourth carries one line for each
+/// [`super::VmState`].
+fn init<'a>(
+    modules: impl Iterator<Item = &'a Added>,
+    workload: &[OsString],
+    waits: bool,
+) -> Vec<u8> {
+    let mut script = format!(
+        "#!{BUSYBOX} sh
+b={BUSYBOX}
+$b mkdir -p /dev /proc /sys /tmp /run
+$b mount -t proc proc /proc
+$b mount -t sysfs sys /sys
+$b mount -t devtmpfs dev /dev
+$b mkdir -p /dev/pts /dev/shm
+$b mount -t devpts pts /dev/pts
+$b mount -t tmpfs -o mode=1777 shm /dev/shm
+# Files that go along may be in there.
+$b mkdir /redhanded/tmp
+$b mount -t tmpfs -o mode=1777 tmp /redhanded/tmp
+$b cp -a /tmp/. /redhanded/tmp
+$b rm -rf /tmp/* /tmp/.[!.]*
+$b mount -o move /redhanded/tmp /tmp
+$b chmod 1777 /tmp
+$b ifconfig lo up
+export PATH=/bin:/sbin:/usr/bin:/usr/sbin:/usr/local/bin:/ HOME=/root TERM=dumb
+cd /
+# The kernel's port is the kernel's alone from here on.
+exec </dev/null >/dev/null 2>&1
+for port in 1 2 3; do $b stty -F /dev/ttyS$port raw -echo; done
+tell() {{ echo \"$*\" >/dev/ttyS3; }}
+end() {{ tell \"$@\"; $b sync; $b poweroff -f; $b reboot -f; while :; do $b sleep 9; done; }}
+"
+    )
+    .into_bytes();
+    for module in modules {
+        let path = quote(module.to.as_os_str());
+        script.extend_from_slice(b"$b insmod ");
+        script.extend_from_slice(&path);
+        script.extend_from_slice(b" 2>/dev/ttyS2 || end module ");
+        script.extend_from_slice(&path);
+        script.push(b'\n');
+    }
+    script.extend_from_slice(b"tell ready\n");
+    if waits {
+        script.extend_from_slice(b"read -r go </dev/ttyS3\n");
+    }
+    // In a shell of its own: `exit` is a workload, too.
+    script.extend_from_slice(b"( ");
+    for word in workload {
+        script.extend_from_slice(&quote(word));
+        script.push(b' ');
+    }
+    // What the workload left behind must not hold the ports.
+    script.extend_from_slice(
+        b") </dev/null >/dev/ttyS1 2>/dev/ttyS2\nstatus=$?\n$b kill -9 -1\nend exit $status\n",
+    );
+    script
+}
+
+/// A word as the shell reads it back.
+fn quote(word: &OsStr) -> Vec<u8> {
+    let mut quoted = vec![b'\''];
+    for &byte in word.as_bytes() {
+        match byte {
+            b'\'' => quoted.extend_from_slice(b"'\\''"),
+            byte => quoted.push(byte),
+        }
+    }
+    quoted.push(b'\'');
+    quoted
+}
+
+/// Runs `write_initramfs` into a folder of the machine's own.
+pub fn in_folder(options: &VmOptions, folder: &Path) -> Result<PathBuf, ProvisionError> {
+    let path = folder.join("initramfs");
+    write_initramfs(options, &path)?;
+    let size = fs::metadata(&path).map_err(on_file("read", &path))?.len();
+    // It is unpacked into memory, and lies there once more as it came.
+    let room = u64::from(options.memory) << 20;
+    if size.saturating_mul(2) > room {
+        fs::remove_file(&path).map_err(system("cannot remove the initramfs"))?;
+        return Err(unsupported(format!(
+            "{} MiB of memory are too few for {} MiB of files: give the machine more",
+            options.memory,
+            size >> 20,
+        )));
+    }
+    Ok(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_shell_reads_back_what_was_quoted() {
+        let words = [
+            "plain",
+            "two words",
+            "it's",
+            "$HOME `x` \"y\" \\",
+            "a\nb",
+            "",
+        ];
+        for word in words
+            .map(OsStr::new)
+            .into_iter()
+            .chain([OsStr::from_bytes(b"\xff\xfe'")])
+        {
+            let mut script = b"printf %s ".to_vec();
+            script.extend_from_slice(&quote(word));
+            let output = Command::new("sh")
+                .arg("-c")
+                .arg(OsStr::from_bytes(&script))
+                .output()
+                .unwrap();
+            assert_eq!(OsStr::from_bytes(&output.stdout), word);
+        }
+    }
+
+    #[test]
+    fn modules_are_loaded_in_order_and_before_the_workload() {
+        let modules = ["/a.ko", "/b's.ko"].map(|path| Added::module(Path::new(path)));
+        let script = init(modules.iter(), &["echo".into(), "it's".into()], false);
+        let script = String::from_utf8(script).unwrap();
+        let at = |part: &str| script.find(part).unwrap_or_else(|| panic!("no {part}"));
+        assert!(at("insmod '/a.ko'") < at("insmod '/b'\\''s.ko'"));
+        assert!(at("s.ko' 2>") < at("tell ready"));
+        assert!(at("tell ready") < at("( 'echo' 'it'\\''s' ) </dev/null"));
+    }
+}

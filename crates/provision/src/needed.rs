@@ -1,0 +1,165 @@
+//! The modules that a kernel came with.
+
+use super::{Provision, last_line, on_file, unsupported};
+use crate::ProvisionError;
+use object::{Object, ObjectSection};
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// The files of a kernel's own modules, by name, in the order in which they have to
+/// be loaded: each after those that it depends on. What is built into the kernel
+/// has no file and is left out.
+///
+/// # Errors
+/// When there is no such module, or it cannot be read.
+pub fn needed_modules(
+    provision: &Provision,
+    names: &[&str],
+) -> Result<Vec<PathBuf>, ProvisionError> {
+    let Some(folder) = &provision.modules else {
+        return Err(unsupported(format!(
+            "the modules of {} are not at hand",
+            provision.release,
+        )));
+    };
+    let mut files = BTreeMap::new();
+    list(folder, &mut files)?;
+    let builtin = folder.join("modules.builtin");
+    let builtin = fs::read_to_string(&builtin).unwrap_or_default();
+    let builtin: Vec<String> = builtin
+        .lines()
+        .map(|line| canonical(Path::new(line)))
+        .collect();
+    let mut search = Search {
+        files,
+        builtin,
+        busybox: &provision.tools.busybox,
+        above: Vec::new(),
+        found: Vec::new(),
+    };
+    for name in names {
+        search.need(&name.replace('-', "_"))?;
+    }
+    Ok(search.found)
+}
+
+/// The search for what modules depend on.
+struct Search<'a> {
+    files: BTreeMap<String, PathBuf>,
+    builtin: Vec<String>,
+    busybox: &'a Path,
+    above: Vec<String>,
+    found: Vec<PathBuf>,
+}
+
+impl Search<'_> {
+    fn need(&mut self, name: &str) -> Result<(), ProvisionError> {
+        let Some(path) = self.files.get(name).cloned() else {
+            if self.builtin.iter().any(|built| built == name) {
+                return Ok(());
+            }
+            return Err(unsupported(format!("the kernel has no module {name}")));
+        };
+        // A circle would be a lie of the files.
+        if self.found.contains(&path) || self.above.iter().any(|above| above == name) {
+            return Ok(());
+        }
+        let bytes = read_module(&path, self.busybox)?;
+        let Some(dependencies) = dependencies(&bytes) else {
+            let path = path.display();
+            return Err(unsupported(format!("{path} is no module that can be read")));
+        };
+        self.above.push(name.to_owned());
+        for dependency in dependencies {
+            self.need(&dependency)?;
+        }
+        self.above.pop();
+        self.found.push(path);
+        Ok(())
+    }
+}
+
+/// A module as it was before a distribution compressed it.
+pub fn read_module(path: &Path, busybox: &Path) -> Result<Vec<u8>, ProvisionError> {
+    let (program, argument) = match path.extension().and_then(OsStr::to_str) {
+        Some("xz") => (busybox, "xzcat"),
+        Some("gz") => (busybox, "zcat"),
+        Some("zst") => (Path::new("zstd"), "-dcq"),
+        _ => return fs::read(path).map_err(on_file("read", path)),
+    };
+    let output = Command::new(program)
+        .arg(argument)
+        .arg(path)
+        .stdin(Stdio::null())
+        .output()
+        .map_err(on_file("run", program))?;
+    if output.status.success() {
+        return Ok(output.stdout);
+    }
+    let why = last_line(&output.stderr);
+    let path = path.display();
+    Err(unsupported(format!("cannot unpack {path}: {why}")))
+}
+
+/// The names in a module's own list of what it depends on.
+fn dependencies(module: &[u8]) -> Option<Vec<String>> {
+    let file = object::File::parse(module).ok()?;
+    let information = file.section_by_name(".modinfo")?;
+    let mut entries = information.data().ok()?.split(|byte| *byte == 0);
+    let list = entries.find_map(|entry| entry.strip_prefix(b"depends="))?;
+    let list = String::from_utf8_lossy(list);
+    let names = list.split(',').filter(|name| !name.is_empty());
+    Some(names.map(|name| name.replace('-', "_")).collect())
+}
+
+fn list(folder: &Path, files: &mut BTreeMap<String, PathBuf>) -> Result<(), ProvisionError> {
+    for entry in fs::read_dir(folder).map_err(on_file("list", folder))? {
+        let entry = entry.map_err(on_file("list", folder))?;
+        let kind = entry.file_type().map_err(on_file("list", folder))?;
+        let path = entry.path();
+        if kind.is_dir() {
+            list(&path, files)?;
+        } else if is_module(&path) {
+            files.insert(canonical(&path), path);
+        }
+    }
+    Ok(())
+}
+
+/// Whether a file is called as modules are, compressed or not.
+pub fn is_module(path: &Path) -> bool {
+    let name = path.file_name().and_then(OsStr::to_str).unwrap_or_default();
+    [".ko", ".ko.xz", ".ko.gz", ".ko.zst"]
+        .iter()
+        .any(|end| name.ends_with(end))
+}
+
+/// A module's name as the kernel has it.
+fn canonical(path: &Path) -> String {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let stem = name.split_once(".ko").map_or(&*name, |(stem, _)| stem);
+    stem.replace('-', "_")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_module_depends_on_nothing_known() {
+        assert_eq!(dependencies(b""), None);
+        assert_eq!(dependencies(b"\x7fELF\x02\x01\x01 lies"), None);
+    }
+
+    #[test]
+    fn names_are_those_of_the_kernel() {
+        for name in ["a/dm-mod.ko", "dm_mod.ko.xz", "dm-mod.ko.zst"] {
+            assert!(is_module(Path::new(name)));
+            assert_eq!(canonical(Path::new(name)), "dm_mod");
+        }
+        assert!(!is_module(Path::new("dm-mod.ko.debug")));
+    }
+}

@@ -1,0 +1,145 @@
+//! The system calls that have no safe wrapper: ptrace, perf events, fork and exec,
+//! signals, sockets with precise limits. All the unsafe code of the tracer.
+#![expect(unsafe_code, reason = "raw system calls")]
+
+mod apart;
+mod launch;
+mod ledger;
+mod perf;
+mod ptrace;
+mod signals;
+mod socket;
+mod tie;
+mod wait;
+
+pub use apart::keep_apart;
+pub use launch::{Parent, exec, launch};
+pub use ledger::Ledger;
+pub use perf::PerfWatch;
+pub use ptrace::*;
+pub use signals::{SignalSet, Taken, is_ignored, stop_self};
+pub use socket::{ReadyTo, finish_sending, receive, send, wait_ready};
+pub use tie::tie_to_this_thread;
+pub use wait::{
+    Change, expect_ear, let_ear_listen, poll_change, poll_change_of, poll_child, take_changes,
+    wait_for,
+};
+
+use std::ffi::{c_int, c_long};
+use std::io;
+use std::os::fd::RawFd;
+use std::time::Duration;
+
+/// A thread's number as the kernel knows it.
+pub type Tid = libc::pid_t;
+
+/// `si_code` of a SIGTRAP sent by a perf event.
+pub const TRAP_PERF: c_int = 6;
+/// `si_code` of a SIGTRAP by a debug register.
+pub const TRAP_HWBKPT: c_int = 4;
+/// `si_code` of the SIGTRAP that `int3` raises.
+pub const SI_KERNEL: c_int = 0x80;
+
+fn check(result: c_long) -> io::Result<c_long> {
+    if result == -1 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(result)
+    }
+}
+
+/// Sends `signal` to a process.
+pub fn kill(pid: Tid, signal: c_int) -> io::Result<()> {
+    // SAFETY: takes numbers only.
+    check(unsafe { libc::kill(pid, signal) }.into()).map(drop)
+}
+
+/// Whether two processes have one memory; `None` where the kernel does not say.
+pub fn same_memory(a: Tid, b: Tid) -> Option<bool> {
+    const KCMP_VM: c_int = 1;
+    // SAFETY: takes numbers only.
+    match unsafe { libc::syscall(libc::SYS_kcmp, a, b, KCMP_VM, 0, 0) } {
+        -1 => None,
+        order => Some(order == 0),
+    }
+}
+
+/// The CPU time a process has used, over all its threads.
+pub fn cpu_time(pid: Tid) -> Option<Duration> {
+    let mut clock: libc::clockid_t = 0;
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: both out-pointers are live.
+    let ok = unsafe {
+        libc::clock_getcpuclockid(pid, &raw mut clock) == 0
+            && libc::clock_gettime(clock, &raw mut time) == 0
+    };
+    ok.then(|| Duration::new(time.tv_sec.cast_unsigned(), time.tv_nsec as u32))
+}
+
+/// Splits the process in two, of which the new one gets `None`. Only the calling
+/// thread goes on in it: to be called while there is no other.
+pub fn fork() -> io::Result<Option<Tid>> {
+    // SAFETY: the callers have started no thread yet, so that nothing is left
+    // half-done in the child.
+    let pid = check(unsafe { libc::fork() }.into())?;
+    Ok((pid != 0).then_some(pid as Tid))
+}
+
+/// Asks for `signal` when the parent dies.
+pub fn when_parent_dies(signal: c_int) -> io::Result<()> {
+    // SAFETY: takes numbers only.
+    check(unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, signal) }.into()).map(drop)
+}
+
+/// Gives the calling thread a table of open files of its own, without those.
+/// When another thread of the process dies, its files are then closed at once and
+/// not when this one has died, too.
+pub fn own_files(left_out: &[RawFd]) -> io::Result<()> {
+    // SAFETY: takes a number only, and changes nothing that others see.
+    check(unsafe { libc::unshare(libc::CLONE_FILES) }.into())?;
+    for file in left_out {
+        // SAFETY: in this thread's table nobody else uses the descriptor.
+        check(unsafe { libc::close(*file) }.into())?;
+    }
+    Ok(())
+}
+
+/// Lets this thread run before all that are not of real time, or else makes it as
+/// nice as that; as far as it may. What it starts is ordinary again.
+pub fn run_first(nice: c_int) {
+    let first = libc::sched_param { sched_priority: 1 };
+    let policy = libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK;
+    // SAFETY: takes numbers, and a struct that is live.
+    unsafe {
+        // Whoever started us otherwise had a reason.
+        let ordinary = libc::sched_getscheduler(0) == libc::SCHED_OTHER;
+        if !ordinary || libc::sched_setscheduler(0, policy, &raw const first) != 0 {
+            libc::setpriority(libc::PRIO_PROCESS, 0, nice);
+        }
+    }
+}
+
+/// The user whose rights this process has.
+pub fn effective_user() -> u32 {
+    // SAFETY: takes nothing and cannot fail.
+    unsafe { libc::geteuid() }
+}
+
+/// Raises the limit on open files as far as it goes: an attached process needs
+/// some for each of its threads.
+pub fn raise_file_limit() {
+    let mut limit = libc::rlimit {
+        rlim_cur: 0,
+        rlim_max: 0,
+    };
+    // SAFETY: the struct is live in both calls.
+    unsafe {
+        if libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) == 0 {
+            limit.rlim_cur = limit.rlim_max;
+            libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit);
+        }
+    }
+}
