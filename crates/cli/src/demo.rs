@@ -2,14 +2,13 @@
 //! newcomer sees a race caught before choosing a program to try it on.
 
 mod kernel;
-pub mod program;
 
 use crate::arguments::{Demo, DemoOf};
 use crate::exit::Failure;
 use crate::observe::{Observation, OnRace, Subject, observe};
 use crate::run::{clock, display};
 use crate::{arguments, screen, select};
-use program::{NEIGHBOURS, SEEDED};
+use redhanded_demo::{NEIGHBOURS, SEEDED, Variable};
 use redhanded_detect::{Budget, CREDIT, Options, Start};
 use redhanded_model::{Class, Delays, Race, RunReport, Strategy};
 use redhanded_process::{Program, Settings};
@@ -23,12 +22,6 @@ use std::time::Duration;
 
 /// The demo looks no longer than this.
 const LONGEST: Duration = Duration::from_secs(12);
-
-/// A variable of a demo, with what is done to it.
-pub struct Variable {
-    pub variable: &'static str,
-    pub story: &'static str,
-}
 
 /// Shows what was asked for.
 pub fn demo(arguments: &Demo) -> Result<ExitCode, Failure> {
@@ -62,7 +55,7 @@ fn program(report_to: Option<&Path>) -> Result<ExitCode, Failure> {
     let display = display(false);
     let selection = arguments::Select {
         module: vec!["redhanded".to_owned()],
-        function: vec!["redhanded::demo::program::*".to_owned()],
+        function: vec!["redhanded_demo::*".to_owned()],
         ..arguments::Select::default()
     };
     let images = select::images(&selection, &display)?;

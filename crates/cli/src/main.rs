@@ -33,7 +33,7 @@ fn main() -> ExitCode {
         Command::Sites(sites) => sites::sites(&sites),
         Command::Demo(demo) => demo::demo(&demo),
         Command::DemoProgram => {
-            demo::program::main();
+            redhanded_demo::main();
             return ExitCode::SUCCESS;
         }
     };

@@ -1,14 +1,24 @@
-//! The program of the demo. It races on purpose: each seeded race is a small
-//! copy of a kind that real programs have, beside a neighbour that does the same
-//! thing right. The first three are the lock of the DataCollider talk.
+//! The program of `redhanded demo`. It races on purpose: each seeded race is a
+//! small copy of a kind that real programs have, beside a neighbour that does the
+//! same thing right. The first three are the lock of the DataCollider talk.
+//!
+//! It is a crate of its own because its reports name variables, fields and lines:
+//! it alone is built with full debug information in a release build.
 #![expect(unsafe_code, reason = "data races are written with raw pointers")]
 
-use super::Variable;
 use std::cell::{Cell, UnsafeCell};
 use std::hint::black_box;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, RwLock};
 use std::time::{Duration, Instant};
+
+/// A variable of a demo, with what is done to it.
+pub struct Variable {
+    /// Its name.
+    pub variable: &'static str,
+    /// What is done to it.
+    pub story: &'static str,
+}
 
 /// The races.
 pub const SEEDED: &[Variable] = &[
