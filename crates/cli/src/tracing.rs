@@ -14,7 +14,7 @@ use redhanded_model::{Class, RunReport, Unseen};
 use redhanded_process::{Process, Program, Tracer};
 use redhanded_target::driver::Driver;
 use redhanded_target::images::{Images, Selected};
-use redhanded_target::{Ending, Machine, Module, Target, TargetError};
+use redhanded_target::{Ending, Inspect, Machine, Module, Target, TargetError};
 use std::collections::BTreeMap;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;

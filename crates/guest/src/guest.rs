@@ -338,7 +338,8 @@ impl Vm {
         // Stacks lie there too, and are what is accessed most.
         let on_stack = |vcpu: &Vcpu| {
             let registers = vcpu.registers.as_ref();
-            registers.is_some_and(|registers| registers.general.gpr[4] / PAGE == address / PAGE)
+            registers
+                .is_some_and(|registers| registers.general.stack_pointer() / PAGE == address / PAGE)
         };
         mapped
             && !self.vcpus.values().any(on_stack)

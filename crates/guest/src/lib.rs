@@ -27,9 +27,8 @@ use peek::Peeked;
 use redhanded_image::Unwinder;
 use redhanded_model::{Avma, Bytes, Loss, Losses, SpaceId, TaskId};
 use redhanded_target::Signals;
-use redhanded_target::at_once;
 use redhanded_target::images::Images;
-use redhanded_target::{Ending, Module, Stop, Turns, Watch, module_at};
+use redhanded_target::{Ending, Module, RotationLimits, Stop, Watch, module_at, windows_at_once};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
@@ -43,10 +42,10 @@ const SPACE: SpaceId = SpaceId(0);
 const WATCHES: usize = 4;
 /// Armed sites at once. Under emulation each slows the page it is on, and reaching
 /// one makes QEMU forget all translated code; so most windows a second were counted.
-const TURNS: Turns = Turns {
+const ROTATION: RotationLimits = RotationLimits {
     at_once: 24,
-    each: Duration::from_millis(20),
-    stop_all: true,
+    longest: Duration::from_millis(20),
+    stops_all: true,
 };
 /// How long the stub may take for an answer.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -217,7 +216,7 @@ impl Vm {
     }
 
     fn most_held(&self) -> usize {
-        at_once(self.vcpus.len().saturating_sub(1), WATCHES)
+        windows_at_once(self.vcpus.len().saturating_sub(1), WATCHES)
     }
 
     /// Orders the breakpoints that are wanted. A CPU that stands at one and is let go

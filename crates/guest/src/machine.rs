@@ -1,18 +1,19 @@
 //! The primitives of a window, over a gdbstub.
 
 use super::gdb::{Answer, Point, PointKind, Request, VcpuRegisters};
-use super::{SPACE, Set, TURNS, USER_END, Vm, WATCHES, root};
+use super::{ROTATION, SPACE, Set, USER_END, Vm, WATCHES, root};
 use redhanded_image::{After, Instruction};
 use redhanded_model::{
     Avma, Bytes, Context, Losses, Region, Registers, SpaceId, Standstill, TaskId, ThreadName,
     Unseen,
 };
-use redhanded_target::Company;
-use redhanded_target::{Machine, Module, Stop, TargetError, Turns, Watch, WatchFor};
+use redhanded_target::{
+    Batch, Capacity, Control, Hint, Inspect, Module, OtherTasks, RotationLimits, Stop, TargetError,
+    Watch, WatchFor,
+};
+use std::cmp::Ordering;
 use std::collections::BTreeSet;
-use std::io;
 use std::ops::Range;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -54,7 +55,7 @@ const WAITING: &[&str] = &[
     "csd_lock_wait",
 ];
 
-impl Machine for Vm {
+impl Control for Vm {
     fn now(&self) -> Duration {
         self.started.elapsed()
     }
@@ -79,7 +80,7 @@ impl Machine for Vm {
                 return Ok(Stop::Deadline);
             }
             // A breakpoint that somebody had to leave first comes a moment later.
-            let owes = self.has_room() && self.standing != self.breakpoints;
+            let owes = self.capacity() == Capacity::Free && self.standing != self.breakpoints;
             let left = if owes { left.min(LEAVES_WITHIN) } else { left };
             match self.gdb.wait(left) {
                 Ok(Some(reply)) => self.stopped(reply),
@@ -90,12 +91,8 @@ impl Machine for Vm {
         }
     }
 
-    fn space_of(&self, _task: TaskId) -> SpaceId {
-        SPACE
-    }
-
-    fn turns(&self) -> Option<Turns> {
-        Some(TURNS)
+    fn rotation(&self) -> Option<RotationLimits> {
+        Some(ROTATION)
     }
 
     fn set_breakpoints(&mut self, _space: SpaceId, sites: &[(Avma, u8)]) -> Vec<bool> {
@@ -109,7 +106,7 @@ impl Machine for Vm {
             done.push(same);
         }
         // While nobody could be held at one they can wait for the next stop.
-        if self.has_room() && self.standing != self.breakpoints {
+        if self.capacity() == Capacity::Free && self.standing != self.breakpoints {
             self.stop();
         }
         done
@@ -183,6 +180,49 @@ impl Machine for Vm {
         }
     }
 
+    fn other_tasks(&mut self, task: TaskId, bytes: Bytes) -> OtherTasks {
+        if bytes.start.0 < USER_END
+            && let Some(vcpu) = self.vcpus.get_mut(&task.0)
+        {
+            vcpu.user = Some(bytes);
+        }
+        match self.vcpus.len() {
+            0 | 1 => OtherTasks::Absent,
+            _ if self.is_device(task.0, bytes.start.0) => OtherTasks::Device,
+            vcpus => OtherTasks::Watchable(vcpus - 1),
+        }
+    }
+
+    fn is_stalled(&mut self, _space: SpaceId) -> bool {
+        self.fetch_registers(None);
+        self.stalled = self.vcpus.values().all(|vcpu| {
+            let waits = |rip: u64| {
+                self.function_at(rip)
+                    .is_some_and(|name| WAITING.contains(&name))
+            };
+            vcpu.held || vcpu.registers.is_some_and(|r| waits(r.general.rip))
+        });
+        self.stalled
+    }
+
+    fn thread_time(&mut self) -> Duration {
+        self.now() * u32::try_from(self.vcpus.len()).unwrap_or(u32::MAX)
+    }
+
+    fn take_losses(&mut self) -> Losses {
+        std::mem::take(&mut self.losses)
+    }
+}
+
+impl Inspect for Vm {
+    fn modules(&self) -> &[Arc<Module>] {
+        &self.modules
+    }
+
+    fn space_of(&self, _task: TaskId) -> SpaceId {
+        SPACE
+    }
+
     fn read(&mut self, _space: SpaceId, address: Avma, buffer: &mut [u8]) -> bool {
         if self.text(address.0, buffer.len()).is_some() {
             // Code has no effects when it is read, and more of it will be asked for.
@@ -197,107 +237,11 @@ impl Machine for Vm {
         self.was_read(address, buffer, answers)
     }
 
-    fn code(&mut self, space: SpaceId, address: Avma, buffer: &mut [u8]) -> bool {
-        if let Some(text) = self.text(address.0, buffer.len()) {
-            buffer.copy_from_slice(text);
-            return true;
-        }
-        self.read(space, address, buffer)
-    }
-
-    fn read_then_run(&mut self, space: SpaceId, address: Avma, buffer: &mut [u8]) -> bool {
-        if !self.pending.is_empty() {
-            return self.read(space, address, buffer);
-        }
-        // A look now costs no round trip of its own.
-        let look = self.due_look();
-        let mut requests = self.reading(address.0, buffer.len()).to_vec();
-        let own = requests.len();
-        requests.extend_from_slice(look.requests());
-        let mut answers = self.ask_and_go_on(&requests);
-        if let Some(answers) = &mut answers {
-            let seen = answers.split_off(own.min(answers.len()));
-            self.seen(&look, seen);
-        }
-        self.was_read(address, buffer, answers)
-    }
-
-    fn go_on(&mut self) {
-        if self.pending.is_empty() {
-            self.let_go();
-        }
-    }
-
-    fn context(&mut self, task: TaskId) -> Option<Context> {
-        self.context_of(task.0)
-    }
-
-    fn look_after(&self, looks: u32) -> Duration {
-        let first = if self.stalled {
-            FIRST_LOOK_STALLED
-        } else {
-            FIRST_LOOK
-        };
-        first * 2u32.saturating_pow(looks.min(8))
-    }
-
-    fn elapsed(&mut self, held: Duration) {
-        if held < LONG {
-            return;
-        }
-        self.elapsed = self.elapsed.wrapping_add(1);
-        if self.elapsed.is_multiple_of(LOOKED_AT) {
-            self.stalled(SPACE);
-        }
-    }
-
-    fn take_lively(&mut self) -> Vec<Range<u64>> {
-        std::mem::take(&mut self.lively)
-    }
-
-    fn has_room(&self) -> bool {
-        self.held() < self.most_held()
-    }
-
-    fn is_crowded(&self) -> bool {
-        self.held() > self.most_held()
-    }
-
-    fn standstill(&self) -> Option<Standstill> {
-        Some(self.stood.so_far())
-    }
-
-    fn take_losses(&mut self) -> Losses {
-        std::mem::take(&mut self.losses)
-    }
-
-    fn company(&mut self, task: TaskId, bytes: Bytes) -> Company {
-        if bytes.start.0 < USER_END
-            && let Some(vcpu) = self.vcpus.get_mut(&task.0)
-        {
-            vcpu.user = Some(bytes);
-        }
-        match self.vcpus.len() {
-            0 | 1 => Company::Alone,
-            _ if self.is_device(task.0, bytes.start.0) => Company::Device,
-            vcpus => Company::Tasks(vcpus - 1),
-        }
-    }
-
-    fn stalled(&mut self, _space: SpaceId) -> bool {
-        self.fetch_registers(None);
-        self.stalled = self.vcpus.values().all(|vcpu| {
-            let waits = |rip: u64| {
-                self.function_at(rip)
-                    .is_some_and(|name| WAITING.contains(&name))
-            };
-            vcpu.held || vcpu.registers.is_some_and(|r| waits(r.general.rip))
-        });
-        self.stalled
-    }
-
-    fn modules(&self) -> &[Arc<Module>] {
-        &self.modules
+    fn instruction_before(&mut self, _space: SpaceId, address: Avma) -> Option<Avma> {
+        let module = self.module_at(Avma(address.0.wrapping_sub(1)))?;
+        let image = module.image.as_ref()?;
+        let before = image.instruction_before(module.svma(address))?;
+        Some(module.avma(before))
     }
 
     fn stack(&mut self, _task: TaskId, registers: &Registers) -> Vec<Avma> {
@@ -323,21 +267,8 @@ impl Machine for Vm {
         self.name_of(task.0)
     }
 
-    fn instruction_before(&mut self, _space: SpaceId, address: Avma) -> Option<Avma> {
-        let module = self.module_at(Avma(address.0.wrapping_sub(1)))?;
-        let image = module.image.as_ref()?;
-        let before = image.instruction_before(module.svma(address))?;
-        Some(module.avma(before))
-    }
-
-    fn thread_time(&mut self) -> Duration {
-        self.now() * u32::try_from(self.vcpus.len()).unwrap_or(u32::MAX)
-    }
-
-    fn freeze(&mut self, _tasks: &[TaskId]) {}
-
-    fn write_core(&mut self, _space: SpaceId, _first: &[TaskId], _path: &Path) -> io::Result<u64> {
-        Err(io::ErrorKind::Unsupported.into())
+    fn context(&mut self, task: TaskId) -> Option<Context> {
+        self.context_of(task.0)
     }
 
     fn unseen(&self) -> Vec<Unseen> {
@@ -349,9 +280,74 @@ impl Machine for Vm {
     }
 }
 
+impl Batch for Vm {
+    fn hint(&mut self, hint: Hint) {
+        match hint {
+            Hint::Idle if self.pending.is_empty() => self.let_go(),
+            Hint::Elapsed(held) if held >= LONG => {
+                self.elapsed = self.elapsed.wrapping_add(1);
+                if self.elapsed.is_multiple_of(LOOKED_AT) {
+                    self.is_stalled(SPACE);
+                }
+            }
+            Hint::Idle | Hint::Elapsed(_) => {}
+        }
+    }
+
+    fn capacity(&self) -> Capacity {
+        match self.held().cmp(&self.most_held()) {
+            Ordering::Less => Capacity::Free,
+            Ordering::Equal => Capacity::Full,
+            Ordering::Greater => Capacity::Exceeded,
+        }
+    }
+
+    fn read_code(&mut self, space: SpaceId, address: Avma, buffer: &mut [u8]) -> bool {
+        if let Some(text) = self.text(address.0, buffer.len()) {
+            buffer.copy_from_slice(text);
+            return true;
+        }
+        self.read(space, address, buffer)
+    }
+
+    fn read_last(&mut self, space: SpaceId, address: Avma, buffer: &mut [u8]) -> bool {
+        if !self.pending.is_empty() {
+            return self.read(space, address, buffer);
+        }
+        // A look now costs no round trip of its own.
+        let look = self.due_look();
+        let mut requests = self.reading(address.0, buffer.len()).to_vec();
+        let own = requests.len();
+        requests.extend_from_slice(look.requests());
+        let mut answers = self.ask_and_go_on(&requests);
+        if let Some(answers) = &mut answers {
+            let seen = answers.split_off(own.min(answers.len()));
+            self.seen(&look, seen);
+        }
+        self.was_read(address, buffer, answers)
+    }
+
+    fn recheck_after(&self, looks: u32) -> Duration {
+        let first = if self.stalled {
+            FIRST_LOOK_STALLED
+        } else {
+            FIRST_LOOK
+        };
+        first * 2u32.saturating_pow(looks.min(8))
+    }
+
+    fn take_running_code(&mut self) -> Vec<Range<u64>> {
+        std::mem::take(&mut self.lively)
+    }
+
+    fn standstill(&self) -> Option<Standstill> {
+        Some(self.stood.so_far())
+    }
+}
+
 /// The part of a stack that most of what is told of it is in.
 pub(super) const fn top_of_stack(registers: &Registers) -> (u64, usize) {
-    (registers.gpr[4] & !7, STACK_READ)
+    (registers.stack_pointer() & !7, STACK_READ)
 }
 
 impl Vm {
