@@ -73,6 +73,12 @@ impl Registers {
         self.get(Register::Rsp)
     }
 
+    /// Whether interrupts are enabled.
+    #[must_use]
+    pub const fn interrupts_enabled(&self) -> bool {
+        self.rflags & (1 << 9) != 0
+    }
+
     /// Whether string instructions run towards lower addresses.
     #[must_use]
     pub const fn direction_down(&self) -> bool {
