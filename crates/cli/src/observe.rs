@@ -8,7 +8,7 @@ use crate::kernel::{self, KernelSubject};
 use crate::tracing;
 use crate::wire::{Finished, Heard, Listener, Mapped, Message, tell_place};
 use redhanded_detect::{Counts, Folded, Folder, Options, Outcome};
-use redhanded_guest::gdb::rescue;
+use redhanded_guest::rescue;
 use redhanded_image::Image;
 use redhanded_model::{Class, Crash, Race, RunReport, Unseen};
 use redhanded_process::{Front, Guarded, Program, Settings, Side, split};

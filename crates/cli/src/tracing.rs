@@ -8,20 +8,17 @@ use crate::wire::{Finished, Message, Teller, hear_place};
 use redhanded_detect::{
     Collision, Counts, Crashed, Folded, Folder, Outcome, Random, Sink, Standing, watch,
 };
-use redhanded_guest::Vm;
-use redhanded_guest::gdb::{Address, Gdb};
+use redhanded_guest::{Address, GuestMachine};
 use redhanded_model::{Class, RunReport, Unseen};
 use redhanded_process::{Process, Program, Tracer};
 use redhanded_target::driver::Driver;
 use redhanded_target::images::{Images, Selected};
-use redhanded_target::{Ending, Machine, Module, Target, TargetError};
+use redhanded_target::{Ending, Inspect, Machine, Module, Target, TargetError};
 use std::collections::BTreeMap;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How long a gdbstub may take for an answer.
-const PATIENCE: Duration = Duration::from_secs(5);
 /// How often the one in front hears how things stand.
 const PROGRESS_EVERY: Duration = Duration::from_millis(100);
 
@@ -176,26 +173,23 @@ impl Tracing<'_> {
         let address: Address = place
             .parse()
             .map_err(|error| Failure::Usage(format!("{error}")))?;
-        let driven = |error| TargetError::Unsupported(format!("{error}"));
-        address.connect_over(&kernel.socket).map_err(driven)?;
-        let gdb = Gdb::over(kernel.socket.try_clone()?, PATIENCE)
-            .map_err(|error| TargetError::Unsupported(format!("{address}: {error}")))?;
         let images = Arc::clone(&observation.images);
         let signals = Arc::clone(&observation.signals);
-        let mut vm = Vm::attach(gdb, kernel.files.clone(), images, signals)?;
-        // Before anybody waits for it.
-        for module in vm.modules() {
+        let files = kernel.files.clone();
+        let mut machine = GuestMachine::connect(&address, &kernel.socket, files, images, signals)?;
+        // Indexed now, while no CPU has to wait for it.
+        for module in machine.modules() {
             if let Some(image) = &module.image {
                 let _ = observation.images.sites(image);
             }
         }
         if matches!(kernel.place, Place::Launched(_)) {
-            vm.keep_apart();
+            machine.reserve_host_cpu();
         }
-        vm.begin();
+        machine.begin();
         self.teller.started(0);
-        let (vm, result) = self.sample(vm, until, random);
-        vm.detach();
+        let (machine, result) = self.sample(machine, until, random);
+        machine.detach();
         self.sampled(result)
     }
 

@@ -12,7 +12,7 @@ use redhanded_image::{After, Instruction};
 use redhanded_model::{
     AccessKind, Avma, Bytes, Hit, Loss, Region, SpaceId, ThreadName, WindowRecord,
 };
-use redhanded_target::{Module, Target, module_at};
+use redhanded_target::{Inspect, Module, module_at};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 use std::sync::Arc;
@@ -95,7 +95,7 @@ pub fn is_access_of(code: &[u8], record: &WindowRecord) -> bool {
 /// # Errors
 /// The loss to count when it cannot be confirmed.
 pub fn confirm(
-    target: &mut dyn Target,
+    target: &mut dyn Inspect,
     record: &WindowRecord,
     hit: &Hit,
 ) -> Result<Confirmed, Loss> {
@@ -121,7 +121,7 @@ pub fn confirm(
     }
     // A call is behind us, but where it came from is on the stack.
     let mut word = [0; 8];
-    if target.read(record.space, Avma(hit.registers.gpr[4]), &mut word)
+    if target.read(record.space, Avma(hit.registers.stack_pointer()), &mut word)
         && let back = Avma(u64::from_le_bytes(word))
         && let Some(pc) = target.instruction_before(record.space, back)
         && let Some(instruction) = decode(target, record.space, pc)
@@ -134,12 +134,12 @@ pub fn confirm(
 }
 
 /// Decodes the instruction at `pc` of the target, breakpoints hidden.
-fn decode(target: &mut dyn Target, space: SpaceId, pc: Avma) -> Option<Instruction> {
+fn decode(target: &mut dyn Inspect, space: SpaceId, pc: Avma) -> Option<Instruction> {
     Instruction::decode(&code_at(target, space, pc), pc.0)
 }
 
 /// The bytes at `pc`, enough for one instruction if there are so many.
-pub fn code_at(target: &mut dyn Target, space: SpaceId, pc: Avma) -> Vec<u8> {
+pub fn code_at(target: &mut dyn Inspect, space: SpaceId, pc: Avma) -> Vec<u8> {
     let mut code = vec![0; 15];
     let readable = (1..=code.len())
         .rev()
@@ -210,7 +210,7 @@ fn loaded_from(value: Option<u64>, size: u32, record: &WindowRecord, hit: &Hit) 
 
 /// The kernel touched the bytes during a system call: if its arguments say so.
 fn in_kernel(
-    target: &mut dyn Target,
+    target: &mut dyn Inspect,
     pc: Avma,
     instruction: &Instruction,
     record: &WindowRecord,
@@ -239,7 +239,7 @@ fn in_kernel(
 
 /// Rejects vector reads of string functions that may go past their data.
 fn over_read(
-    target: &mut dyn Target,
+    target: &mut dyn Inspect,
     confirmed: Confirmed,
     space: SpaceId,
     hit: &Hit,
@@ -247,7 +247,7 @@ fn over_read(
     if confirmed.kind.writes() || confirmed.bytes.len <= 8 {
         return Ok(confirmed);
     }
-    let mut modules = target.modules();
+    let mut modules = target.modules().to_vec();
     modules.retain(|module| module.space == space);
     let Some(module) = module_at(&modules, confirmed.pc) else {
         return Ok(confirmed);
@@ -271,13 +271,13 @@ fn over_read(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use redhanded_model::{ModuleId, Registers, Svma, TaskId, WindowEnd, WindowId};
+    use redhanded_model::{ModuleId, Register, Registers, Svma, TaskId, WindowEnd, WindowId};
 
     #[test]
     fn other_code_at_the_place_is_not_what_was_sampled() {
         let mut registers = Registers::default();
-        registers.gpr[7] = 0x1000;
-        registers.gpr[6] = 0x2000;
+        registers.set(Register::Rdi, 0x1000);
+        registers.set(Register::Rsi, 0x2000);
         let record = WindowRecord {
             id: WindowId(1),
             space: SpaceId::default(),

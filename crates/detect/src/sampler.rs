@@ -13,7 +13,7 @@ use crate::Random;
 use crowd::Crowd;
 use pool::Pool;
 use redhanded_model::{ModuleId, SpaceId, Svma};
-use redhanded_target::Turns;
+use redhanded_target::RotationLimits;
 use redhanded_target::images::Selected;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::ops::Range;
@@ -139,7 +139,7 @@ impl Sampler {
     /// An empty sampler that aims at `rate` samples a second, of sites that may have
     /// to take turns.
     #[must_use]
-    pub fn new(random: Random, rate: f64, turns: Option<Turns>, start: Start) -> Self {
+    pub fn new(random: Random, rate: f64, rotation: Option<RotationLimits>, start: Start) -> Self {
         Self {
             random,
             modules: Vec::new(),
@@ -155,9 +155,9 @@ impl Sampler {
             lonely: Vec::new(),
             armed: 0,
             armed_in: HashMap::new(),
-            crowd: turns.map_or_else(
+            crowd: rotation.map_or_else(
                 || Crowd::new(MOST_ARMED, false),
-                |turns| Crowd::new(turns.at_once, turns.stop_all),
+                |limits| Crowd::new(limits.at_once, limits.stops_all),
             ),
             start,
             ever_armed: 0,
@@ -422,13 +422,6 @@ impl Sampler {
         self.pool.extend(index);
     }
 
-    /// A site fired and cost too much to look at.
-    pub fn over_budget(&mut self, module: ModuleId, svma: Svma) {
-        self.fired_since_tick += 1;
-        let index = self.fired(module, svma, State::Unarmed);
-        self.pool.extend(index);
-    }
-
     /// A site fired while nobody was there to collide with.
     pub fn alone(&mut self, module: ModuleId, svma: Svma) {
         let index = self.fired(module, svma, State::WaitsForCompany);
@@ -449,7 +442,7 @@ impl Sampler {
 
     /// A second task appeared in a space, whose modules `here` tells: what fired
     /// there in vain is armed again.
-    pub fn company(&mut self, here: impl Fn(ModuleId) -> bool) -> Vec<(ModuleId, Svma)> {
+    pub fn second_task(&mut self, here: impl Fn(ModuleId) -> bool) -> Vec<(ModuleId, Svma)> {
         let is_here = |sampler: &Self, index: Index| {
             sampler
                 .place(index)

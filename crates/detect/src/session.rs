@@ -10,7 +10,9 @@ use redhanded_model::{
     Strategy, Svma, TaskId, WindowPlan, WindowRecord,
 };
 use redhanded_target::images::Selected;
-use redhanded_target::{Arm, Ending, Event, Module, Target, TargetError, module_at};
+use redhanded_target::{
+    Arm, Capacity, Ending, Event, Hint, Module, Target, TargetError, module_at,
+};
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -121,8 +123,8 @@ struct Session<'a> {
     last_tick: Duration,
     next_redraw: Duration,
     redraw_every: Duration,
-    /// Whether sites are given up in any case, not only for want of room.
-    takes_turns: bool,
+    /// Whether armed sites are replaced even while there is room for more.
+    rotates: bool,
     /// The last windows, for when the target crashes.
     recent: VecDeque<Recent>,
 }
@@ -139,14 +141,14 @@ pub fn watch(
     mut random: Random,
     sink: &mut dyn Sink,
 ) -> Result<(Outcome, Counts), TargetError> {
-    let turns = target.turns();
+    let rotation = target.rotation();
     let sampler = Sampler::new(
         Random::new(random.bits()),
         options.rate,
-        turns,
+        rotation,
         options.start,
     );
-    let redraw_every = turns.map_or(REDRAW_EVERY, |turns| turns.each);
+    let redraw_every = rotation.map_or(REDRAW_EVERY, |limits| limits.longest);
     let mut session = Session {
         target,
         sites,
@@ -159,7 +161,7 @@ pub fn watch(
         last_tick: Duration::ZERO,
         next_redraw: redraw_every,
         redraw_every,
-        takes_turns: turns.is_some(),
+        rotates: rotation.is_some(),
         recent: VecDeque::new(),
     };
     let outcome = session.run(sink)?;
@@ -194,7 +196,7 @@ impl Session<'_> {
                 Event::Window(record) => {
                     self.window_ended(&record);
                     // Others may be due, and could not come while it was open.
-                    if self.takes_turns && self.target.now() >= self.next_redraw {
+                    if self.rotates && self.target.now() >= self.next_redraw {
                         self.next_tick = now;
                     }
                 }
@@ -218,7 +220,7 @@ impl Session<'_> {
                     self.sampler.unusable(module, svma);
                 }
                 Event::ModulesChanged => self.modules_changed(),
-                Event::Company(space) => self.company(space),
+                Event::SecondTask(space) => self.second_task(space),
                 Event::Interrupted { signal, by_process } => {
                     return Ok(Outcome::Interrupted { signal, by_process });
                 }
@@ -246,11 +248,11 @@ impl Session<'_> {
         }
     }
 
-    /// What fired in vain in this space can meet somebody now.
-    fn company(&mut self, space: SpaceId) {
+    /// Arms the sites of a space that fired while its first task was alone.
+    fn second_task(&mut self, space: SpaceId) {
         let modules = self.target.modules();
         let here = |id| modules.iter().any(|m| m.id == id && m.space == space);
-        let sites = self.sampler.company(here);
+        let sites = self.sampler.second_task(here);
         self.arm(&sites);
     }
 
@@ -291,9 +293,9 @@ impl Session<'_> {
         let passed = now.saturating_sub(self.last_tick).as_secs_f64();
         self.last_tick = now;
         self.next_tick = now + TICK;
-        let is_due = now >= self.next_redraw && (self.takes_turns || self.sampler.is_full());
+        let is_due = now >= self.next_redraw && (self.rotates || self.sampler.is_full());
         // Changing them would disturb a window that is open.
-        if self.target.has_room() {
+        if self.target.batch().capacity() == Capacity::Free {
             self.sampler.has_room();
             if is_due {
                 self.next_redraw = now + self.redraw_every;
@@ -301,20 +303,20 @@ impl Session<'_> {
                 self.sampler.disarmed();
             }
         }
-        self.note_lively();
+        self.note_running_code();
         let sites = self.sampler.tick(passed, affordable);
         self.arm(&sites);
         self.count();
     }
 
-    /// Takes note of which code runs.
-    fn note_lively(&mut self) {
-        let lively = self.target.take_lively();
-        if lively.is_empty() {
+    /// Tells the sampler which code runs.
+    fn note_running_code(&mut self) {
+        let running = self.target.batch().take_running_code();
+        if running.is_empty() {
             return;
         }
         let modules = self.target.modules();
-        for range in lively {
+        for range in running {
             if let Some(module) = module_at(&modules, Avma(range.start)) {
                 let svma = |at| module.svma(Avma(at));
                 self.sampler
@@ -332,7 +334,7 @@ impl Session<'_> {
         };
         self.counts.losses.merge(&self.target.take_losses());
         self.counts.held = self.target.held();
-        self.counts.standstill = self.target.standstill();
+        self.counts.standstill = self.target.batch().standstill();
     }
 
     fn remember(&mut self, record: &WindowRecord) {
@@ -353,7 +355,6 @@ impl Session<'_> {
             Loss::Alone => self.sampler.alone(module, svma),
             Loss::TooManyWindows | Loss::NoDebugRegister => self.sampler.deferred(module, svma),
             Loss::InInterrupt | Loss::DeviceMemory => self.sampler.of_no_use(module, svma),
-            Loss::OverBudget => self.sampler.over_budget(module, svma),
             _ => self.sampler.sampled(module, svma),
         }
     }
@@ -361,12 +362,12 @@ impl Session<'_> {
     /// What there is to say about a signal that is about to kill the target.
     fn crashed(&mut self, task: TaskId, registers: &Registers, signal: i32) -> Crashed {
         let now = self.target.now();
-        let stack = self.target.stack(task, registers);
-        let space = self.target.space_of(task);
+        let stack = self.target.inspect().stack(task, registers);
+        let space = self.target.inspect().space_of(task);
         let mut modules = self.target.modules();
         modules.retain(|module| module.space == space);
         Crashed {
-            thread: self.target.thread_name(task),
+            thread: self.target.inspect().thread_name(task),
             signal,
             stack,
             modules,
@@ -388,7 +389,7 @@ impl Session<'_> {
 
     /// Something was seen in a window: both threads stand, or the sampled one.
     fn collided(&mut self, record: WindowRecord, sink: &mut dyn Sink) -> Standing {
-        let sampled_code = code_at(self.target, record.space, record.pc);
+        let sampled_code = code_at(self.target.inspect(), record.space, record.pc);
         if !is_access_of(&sampled_code, &record) {
             self.counts.losses.add(Loss::TextChanged);
             self.target.release(record.id);
@@ -397,9 +398,9 @@ impl Session<'_> {
         }
         let other = match &record.hit {
             None => None,
-            Some(hit) => match confirm(self.target, &record, hit) {
+            Some(hit) => match confirm(self.target.inspect(), &record, hit) {
                 Ok(confirmed) => {
-                    let name = self.target.thread_name(hit.task);
+                    let name = self.target.inspect().thread_name(hit.task);
                     let stack = self.stack_of_hit(hit, confirmed.pc);
                     Some((confirmed, name, stack))
                 }
@@ -414,13 +415,16 @@ impl Session<'_> {
         modules.retain(|module| module.space == record.space);
         let collision = Collision {
             sampled: (
-                self.target.thread_name(record.task),
-                self.target.stack(record.task, &record.registers),
+                self.target.inspect().thread_name(record.task),
+                self.target.inspect().stack(record.task, &record.registers),
             ),
             other,
-            region: self.target.region(record.space, record.bytes.start),
+            region: self
+                .target
+                .inspect()
+                .region(record.space, record.bytes.start),
             suspects: if record.hit.is_none() {
-                suspects(self.target, &record)
+                suspects(self.target.inspect(), &record)
             } else {
                 Vec::new()
             },
@@ -435,7 +439,7 @@ impl Session<'_> {
         }
         self.window_ended(&collision.record);
         // Nobody has to wait for names.
-        self.target.go_on();
+        self.target.batch().hint(Hint::Idle);
         sink.collision(collision);
         standing
     }
@@ -443,7 +447,7 @@ impl Session<'_> {
     /// The stack of a task that made its access: unwound from where it is now,
     /// told from where the access was.
     fn stack_of_hit(&mut self, hit: &Hit, pc: Avma) -> Vec<Avma> {
-        let mut stack = self.target.stack(hit.task, &hit.registers);
+        let mut stack = self.target.inspect().stack(hit.task, &hit.registers);
         // A call that made the access has its own frame behind the callee's.
         let called = |back: &Avma| (1..=15).contains(&back.0.wrapping_sub(pc.0));
         if stack.get(1).is_some_and(called) {

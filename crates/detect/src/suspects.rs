@@ -2,11 +2,11 @@
 
 use crate::system_call;
 use redhanded_model::{Avma, WindowRecord};
-use redhanded_target::Target;
+use redhanded_target::Inspect;
 
 /// What can be said, in words: a system call of another thread that is under way
 /// into these bytes, other processes that map them.
-pub fn suspects(target: &mut dyn Target, record: &WindowRecord) -> Vec<String> {
+pub fn suspects(target: &mut dyn Inspect, record: &WindowRecord) -> Vec<String> {
     let mut suspects = Vec::new();
     for (task, registers) in target.in_system_calls(record.space) {
         if task == record.task {

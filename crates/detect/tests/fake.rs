@@ -3,7 +3,7 @@
 use redhanded_detect::{Budget, Collision, Counts, Folded, Folder, Options, Random, Sink, watch};
 use redhanded_model::{AccessKind, Class, Delays, Loss, SeenBy, Strategy};
 use redhanded_target::Module;
-use redhanded_target::Turns;
+use redhanded_target::RotationLimits;
 use redhanded_target::driver::Driver;
 use redhanded_target::fake::{Fake, Step};
 use redhanded_target::images::{Selected, Weighted};
@@ -286,10 +286,10 @@ fn what_takes_turns_gives_them_up_however_little_is_asked_for() {
         fake.site(AccessKind::Update, 8, false);
     }
     let each = Duration::from_millis(20);
-    fake.take_turns(Turns {
+    fake.rotate(RotationLimits {
         at_once: 50,
-        each,
-        stop_all: true,
+        longest: each,
+        stops_all: true,
     });
     let few = Options {
         rate: 5.0,
@@ -297,7 +297,11 @@ fn what_takes_turns_gives_them_up_however_little_is_asked_for() {
     };
     let (_, counts, fake) = run_to_its_end(fake, few, 3);
     assert!(counts.windows > 5, "{}", counts.windows);
-    assert!(fake.longest_turn() <= each * 2, "{:?}", fake.longest_turn());
+    assert!(
+        fake.longest_armed() <= each * 2,
+        "{:?}",
+        fake.longest_armed()
+    );
 }
 
 #[test]
@@ -309,10 +313,10 @@ fn few_samples_a_second_are_few() {
         ..options()
     };
     let mut fake = uneven(40);
-    fake.take_turns(Turns {
+    fake.rotate(RotationLimits {
         at_once: 20,
-        each: Duration::from_millis(20),
-        stop_all: true,
+        longest: Duration::from_millis(20),
+        stops_all: true,
     });
     let (_, counts) = run(fake, few, 5);
     assert!((50..200).contains(&counts.samples), "{}", counts.samples);

@@ -29,12 +29,12 @@ mod shared;
 mod stop;
 
 pub use address::{Address, BadAddress};
-pub use description::VcpuRegisters;
 pub use error::GdbError;
 pub use point::{Answer, Point, PointKind, Request};
 pub use rescue::rescue;
 pub use stop::StopReply;
 
+use crate::VcpuRegisters;
 use connection::{Connection, deadline};
 use description::Layout;
 use exchange::Exchange;
@@ -122,7 +122,7 @@ impl Gdb {
     /// Takes a CPU of this host for the calling thread, off which the first thread of
     /// the machine's process stays from now on, so that answers can be waited for
     /// without sleeping. To be called for a machine of one's own, on a UNIX socket.
-    pub fn keep_apart(&mut self) {
+    pub fn reserve_host_cpu(&mut self) {
         // Without, it takes longer.
         self.connection.spins = sys::keep_apart(self.connection.as_fd()).unwrap_or(false);
     }

@@ -1,451 +1,454 @@
-//! The primitives of a window, over a gdbstub.
+//! A kernel's virtual CPUs as the tasks of a [`Machine`](redhanded_target::Machine).
+//!
+//! When a CPU reaches a breakpoint or accesses watched bytes the stub stops all of
+//! them; those that are not held are then resumed. Whatever is asked while they are
+//! all stopped is collected into as few round trips as possible, because none runs
+//! meanwhile.
+//!
+//! QEMU sometimes reports a watch late, when its window is over. A stop is believed
+//! only if its CPU has executed something since the watch was set, and what is
+//! believed is confirmed like every other hit.
 
-use super::gdb::{Answer, Point, PointKind, Request, VcpuRegisters};
-use super::{SPACE, Set, TURNS, USER_END, Vm, WATCHES, root};
-use redhanded_image::{After, Instruction};
-use redhanded_model::{
-    Avma, Bytes, Context, Losses, Region, Registers, SpaceId, Standstill, TaskId, ThreadName,
-    Unseen,
-};
-use redhanded_target::Company;
-use redhanded_target::{Machine, Module, Stop, TargetError, Turns, Watch, WatchFor};
-use std::collections::BTreeSet;
-use std::io;
+mod attach;
+mod control;
+mod downtime;
+mod inspect;
+mod memory;
+mod modules;
+mod profile;
+mod watchpoint;
+
+use crate::gdb::{Answer, Gdb, GdbError, Point, PointKind, Request, StopReply};
+use crate::linux::{Kernel, LoadedModule, USER_END, per_cpu_base};
+use crate::{KernelFiles, VcpuRegisters};
+use downtime::Downtime;
+use memory::BlockCache;
+use redhanded_image::Unwinder;
+use redhanded_model::{Avma, Bytes, Loss, Losses, SpaceId, TaskId};
+use redhanded_target::images::Images;
+use redhanded_target::{Ending, Module, RotationLimits, Signals, Stop, module_at, windows_at_once};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
-use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
+use watchpoint::Watchpoint;
 
-/// The first look at an open window, which doubles: each stops the machine. Where
-/// nobody made progress lately it may be so again, and every moment is wasted.
-const FIRST_LOOK: Duration = Duration::from_millis(16);
-const FIRST_LOOK_STALLED: Duration = Duration::from_millis(2);
-/// Of windows that are at least so long, one in so many is looked at when it ends
-/// for whether anybody made progress.
-const LONG: Duration = Duration::from_millis(4);
-const LOOKED_AT: u32 = 4;
-/// When a CPU has left the instruction that it stood at.
-const LEAVES_WITHIN: Duration = Duration::from_millis(1);
-/// How much of a stack is read at once to unwind it.
-const STACK_READ: usize = 1024;
+/// The whole kernel is one space. User memory is read through the page tables of the
+/// CPU that accesses it.
+const SPACE: SpaceId = SpaceId(0);
+/// The debug registers of a CPU. Emulation would accept more watches.
+const WATCHES: usize = 4;
+/// Under emulation an armed site slows down the page it is on, and reaching one makes
+/// QEMU drop all translated code. These limits gave the most windows a second.
+const ROTATION: RotationLimits = RotationLimits {
+    at_once: 24,
+    longest: Duration::from_millis(20),
+    stops_all: true,
+};
+/// How long the stub may take to answer.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// One virtual CPU.
+#[derive(Default)]
+struct Vcpu {
+    /// Whether it is held at an access.
+    held: bool,
+    /// Its registers, if they were read since it stopped.
+    registers: Option<VcpuRegisters>,
+    /// The start of its per-CPU data, once it was seen in the kernel.
+    per_cpu: Option<u64>,
+    /// The user memory that it is about to access.
+    user: Option<Bytes>,
+}
 
-/// What a CPU does that can make no progress: it waits for an interrupt, or for
-/// somebody to let go of a lock.
-const WAITING: &[&str] = &[
-    "default_idle",
-    "native_safe_halt",
-    "pv_native_safe_halt",
-    "acpi_safe_halt",
-    "acpi_idle_do_entry",
-    "acpi_idle_enter",
-    "cpu_idle_poll",
-    "mwait_idle",
-    "intel_idle",
-    "poll_idle",
-    "native_queued_spin_lock_slowpath",
-    "__pv_queued_spin_lock_slowpath",
-    "queued_read_lock_slowpath",
-    "queued_write_lock_slowpath",
-    "osq_lock",
-    "rwsem_spin_on_owner",
-    "mutex_spin_on_owner",
-    "smp_call_function_many_cond",
-    "smp_call_function_single",
-    "csd_lock_wait",
-];
-
-impl Machine for Vm {
-    fn now(&self) -> Duration {
-        self.started.elapsed()
+impl Vcpu {
+    /// Whether it is known to be in the kernel. In user mode it may not have the
+    /// kernel's page tables.
+    fn has_kernel_mapped(&self) -> bool {
+        let registers = self.registers.as_ref();
+        registers.is_some_and(|registers| registers.general.rip >= USER_END)
     }
+}
 
-    fn next_stop(&mut self, deadline: Duration) -> Result<Stop, TargetError> {
-        loop {
-            if let Some(stop) = self.pending.pop_front() {
-                return Ok(stop);
-            }
-            if self.broken.is_some() {
-                return Ok(Stop::Ended(self.ending()));
-            }
-            if let Some(taken) = self.signals.taken() {
-                return Ok(taken);
-            }
-            self.let_go();
-            if self.broken.is_some() || !self.pending.is_empty() {
-                continue;
-            }
-            let left = deadline.saturating_sub(self.now());
-            if left.is_zero() {
-                return Ok(Stop::Deadline);
-            }
-            // A breakpoint that somebody had to leave first comes a moment later.
-            let owes = self.has_room() && self.standing != self.breakpoints;
-            let left = if owes { left.min(LEAVES_WITHIN) } else { left };
-            match self.gdb.wait(left) {
-                Ok(Some(reply)) => self.stopped(reply),
-                Ok(None) if owes => self.stop(),
-                Ok(None) => return Ok(Stop::Deadline),
-                Err(error) => self.broken = Some(error),
-            }
+/// A virtual machine that runs a Linux kernel.
+pub struct GuestMachine {
+    gdb: Gdb,
+    started: Instant,
+    vcpus: BTreeMap<u32, Vcpu>,
+    /// The CPU through whose page tables memory is read, unless another is better.
+    view: u32,
+    /// The breakpoints that are wanted, and those that the stub has.
+    breakpoints: BTreeSet<u64>,
+    inserted: BTreeSet<u64>,
+    watchpoints: [Option<Watchpoint>; WATCHES],
+    /// Deferred insertions and removals, sent first in the next round trip, and
+    /// reads for the cache, sent last.
+    deferred: Vec<Request>,
+    prefetches: Vec<Request>,
+    pending: VecDeque<Stop>,
+    kernel: Arc<Kernel>,
+    cache: BlockCache,
+    modules: Vec<Arc<Module>>,
+    next_module: u32,
+    /// The kernel's module list when it was last walked, and its head then.
+    known_modules: Vec<LoadedModule>,
+    list_head: Option<Vec<u8>>,
+    /// When it is walked again, and whether its head has changed.
+    next_walk: Duration,
+    must_walk: bool,
+    files: KernelFiles,
+    images: Arc<Images>,
+    unwinder: Unwinder,
+    /// The functions seen to run.
+    running_code: Vec<Range<u64>>,
+    /// Whether no CPU made progress when that was last checked.
+    stalled: bool,
+    /// How many long windows have ended without a hit.
+    elapsed: u32,
+    next_profile: Duration,
+    losses: Losses,
+    signals: Arc<Signals>,
+    unseen: BTreeMap<String, String>,
+    /// Why it can no longer be driven.
+    broken: Option<GdbError>,
+    downtime: Downtime,
+}
+
+impl GuestMachine {
+    /// Sends requests, after the deferred ones; stops the machine if it runs.
+    fn ask(&mut self, requests: &[Request]) -> Option<Vec<Answer>> {
+        if self.broken.is_some() {
+            return None;
         }
-    }
-
-    fn space_of(&self, _task: TaskId) -> SpaceId {
-        SPACE
-    }
-
-    fn turns(&self) -> Option<Turns> {
-        Some(TURNS)
-    }
-
-    fn set_breakpoints(&mut self, _space: SpaceId, sites: &[(Avma, u8)]) -> Vec<bool> {
-        let mut done = Vec::with_capacity(sites.len());
-        for (address, expected) in sites {
-            // The text of an image is what was read from the machine.
-            let same = self.text(address.0, 1).is_some_and(|b| b[0] == *expected);
-            if same {
-                self.breakpoints.insert(address.0);
-            }
-            done.push(same);
-        }
-        // While nobody could be held at one they can wait for the next stop.
-        if self.has_room() && self.standing != self.breakpoints {
-            self.stop();
-        }
-        done
-    }
-
-    fn clear_breakpoints(&mut self) {
-        // They go with the next stop; who reaches one until then is let go.
-        self.look_around();
-        self.breakpoints.clear();
-    }
-
-    fn watches(&self, _space: SpaceId) -> usize {
-        WATCHES
-    }
-
-    fn watch(&mut self, _space: SpaceId, slot: usize, watch: Watch) -> bool {
-        self.fetch_registers(None);
-        let kind = match watch.watch_for {
-            WatchFor::Writes => PointKind::Write,
-            WatchFor::ReadsAndWrites => PointKind::Access,
+        let mut all = std::mem::take(&mut self.deferred);
+        let first = all.len();
+        all.extend_from_slice(requests);
+        let prefetches = std::mem::take(&mut self.prefetches);
+        all.extend_from_slice(&prefetches);
+        let asked = if self.gdb.is_running() {
+            let asked = self.gdb.interrupt_then_ask(&all, PATIENCE);
+            asked.map(|(reply, answers)| {
+                // It may have stopped by itself just before.
+                self.stopped(reply);
+                answers
+            })
+        } else {
+            self.gdb.ask(&all)
         };
-        let point = Point {
-            kind,
-            address: watch.bytes.start.0,
-            len: watch.bytes.len,
-        };
-        let meant_by = self
+        match asked {
+            Ok(mut answers) => {
+                let wanted = first + requests.len();
+                let read = answers.split_off(wanted.min(answers.len()));
+                self.cache.store(&prefetches, read, true);
+                Some(answers.split_off(first.min(answers.len())))
+            }
+            Err(error) => {
+                self.broken = Some(error);
+                None
+            }
+        }
+    }
+
+    /// Stops all CPUs.
+    fn stop(&mut self) {
+        if self.gdb.is_running() {
+            self.ask(&[]);
+        }
+    }
+
+    /// How many CPUs are held.
+    fn held(&self) -> usize {
+        self.vcpus.values().filter(|vcpu| vcpu.held).count()
+    }
+
+    /// How many can be.
+    fn most_held(&self) -> usize {
+        windows_at_once(self.vcpus.len().saturating_sub(1), WATCHES)
+    }
+
+    /// Defers the changes that make the stub's breakpoints the wanted ones. Where a CPU
+    /// is about to be resumed the breakpoint is inserted a moment later: the CPU would
+    /// reach it again without having moved.
+    fn arrange_breakpoints(&mut self) {
+        let leaving: Vec<u64> = self
             .vcpus
             .values()
-            .find(|vcpu| vcpu.user.is_some_and(|bytes| bytes.overlaps(watch.bytes)));
-        let set = Set {
-            watch,
-            point,
-            before: self
-                .vcpus
-                .iter()
-                .filter_map(|(number, vcpu)| Some((*number, vcpu.registers?)))
-                .collect(),
-            late: BTreeSet::new(),
-            bytes: None,
-            last: None,
-            root: meant_by.and_then(|vcpu| root(vcpu.registers.as_ref()?)),
-            fired: 0,
-            stood: self.stood.before(),
-        };
-        self.orders.push(Request::Insert(point));
-        self.sets[slot] = Some(set);
-        true
+            .filter(|vcpu| !vcpu.held)
+            .filter_map(|vcpu| Some(vcpu.registers?.general.rip))
+            .collect();
+        let mut wanted = self.breakpoints.clone();
+        wanted.retain(|at| !leaving.contains(at));
+        let gone = self.inserted.difference(&wanted);
+        let gone = gone.map(|at| Request::Remove(software(*at)));
+        let new = wanted.difference(&self.inserted);
+        let new = new.map(|at| Request::Insert(software(*at)));
+        self.deferred.extend(gone.chain(new));
+        self.inserted = wanted;
     }
 
-    fn unwatch(&mut self, _space: SpaceId, slot: usize) -> u64 {
-        // What happened until now is heard of first.
-        self.stop();
-        self.hear_of_late_hit(slot);
-        let Some(set) = self.sets[slot].take() else {
-            return 0;
-        };
-        self.orders.push(Request::Remove(set.point));
-        self.stood.window_over(set.stood);
-        set.fired
-    }
-
-    fn resume(&mut self, task: TaskId) {
-        let Some(vcpu) = self.vcpus.get_mut(&task.0) else {
-            return;
-        };
-        vcpu.user = None;
-        // Nobody can be added to those that run.
-        if std::mem::take(&mut vcpu.held) && self.gdb.is_running() {
-            self.stop();
+    /// Resumes every CPU that is not held.
+    fn resume_free(&mut self) {
+        if !self.gdb.is_running() {
+            self.ask_then_resume(&[]);
         }
     }
 
-    fn read(&mut self, _space: SpaceId, address: Avma, buffer: &mut [u8]) -> bool {
-        if self.text(address.0, buffer.len()).is_some() {
-            // Code has no effects when it is read, and more of it will be asked for.
-            let Some(code) = self.peek(address.0, buffer.len()) else {
-                return false;
-            };
-            buffer.copy_from_slice(&code);
-            self.hide_breakpoints(address.0, buffer);
-            return true;
-        }
-        let answers = self.ask(&self.reading(address.0, buffer.len()));
-        self.was_read(address, buffer, answers)
-    }
-
-    fn code(&mut self, space: SpaceId, address: Avma, buffer: &mut [u8]) -> bool {
-        if let Some(text) = self.text(address.0, buffer.len()) {
-            buffer.copy_from_slice(text);
-            return true;
-        }
-        self.read(space, address, buffer)
-    }
-
-    fn read_then_run(&mut self, space: SpaceId, address: Avma, buffer: &mut [u8]) -> bool {
-        if !self.pending.is_empty() {
-            return self.read(space, address, buffer);
-        }
-        // A look now costs no round trip of its own.
-        let look = self.due_look();
-        let mut requests = self.reading(address.0, buffer.len()).to_vec();
-        let own = requests.len();
-        requests.extend_from_slice(look.requests());
-        let mut answers = self.ask_and_go_on(&requests);
-        if let Some(answers) = &mut answers {
-            let seen = answers.split_off(own.min(answers.len()));
-            self.seen(&look, seen);
-        }
-        self.was_read(address, buffer, answers)
-    }
-
-    fn go_on(&mut self) {
-        if self.pending.is_empty() {
-            self.let_go();
-        }
-    }
-
-    fn context(&mut self, task: TaskId) -> Option<Context> {
-        self.context_of(task.0)
-    }
-
-    fn look_after(&self, looks: u32) -> Duration {
-        let first = if self.stalled {
-            FIRST_LOOK_STALLED
-        } else {
-            FIRST_LOOK
-        };
-        first * 2u32.saturating_pow(looks.min(8))
-    }
-
-    fn elapsed(&mut self, held: Duration) {
-        if held < LONG {
-            return;
-        }
-        self.elapsed = self.elapsed.wrapping_add(1);
-        if self.elapsed.is_multiple_of(LOOKED_AT) {
-            self.stalled(SPACE);
-        }
-    }
-
-    fn take_lively(&mut self) -> Vec<Range<u64>> {
-        std::mem::take(&mut self.lively)
-    }
-
-    fn has_room(&self) -> bool {
-        self.held() < self.most_held()
-    }
-
-    fn is_crowded(&self) -> bool {
-        self.held() > self.most_held()
-    }
-
-    fn standstill(&self) -> Option<Standstill> {
-        Some(self.stood.so_far())
-    }
-
-    fn take_losses(&mut self) -> Losses {
-        std::mem::take(&mut self.losses)
-    }
-
-    fn company(&mut self, task: TaskId, bytes: Bytes) -> Company {
-        if bytes.start.0 < USER_END
-            && let Some(vcpu) = self.vcpus.get_mut(&task.0)
-        {
-            vcpu.user = Some(bytes);
-        }
-        match self.vcpus.len() {
-            0 | 1 => Company::Alone,
-            _ if self.is_device(task.0, bytes.start.0) => Company::Device,
-            vcpus => Company::Tasks(vcpus - 1),
-        }
-    }
-
-    fn stalled(&mut self, _space: SpaceId) -> bool {
-        self.fetch_registers(None);
-        self.stalled = self.vcpus.values().all(|vcpu| {
-            let waits = |rip: u64| {
-                self.function_at(rip)
-                    .is_some_and(|name| WAITING.contains(&name))
-            };
-            vcpu.held || vcpu.registers.is_some_and(|r| waits(r.general.rip))
-        });
-        self.stalled
-    }
-
-    fn modules(&self) -> &[Arc<Module>] {
-        &self.modules
-    }
-
-    fn stack(&mut self, _task: TaskId, registers: &Registers) -> Vec<Avma> {
-        // One round trip for what most stacks need.
-        self.peek_all(&[top_of_stack(registers)]);
-        let mut unwinder = std::mem::take(&mut self.unwinder);
-        let mut read = |address: u64| match self.text(address, 8) {
-            Some(bytes) => Some(u64::from_le_bytes(bytes.try_into().ok()?)),
-            None => self.stack_word(address),
-        };
-        let frames = unwinder.unwind(registers, &mut read);
-        self.unwinder = unwinder;
-        // What ran before the kernel was entered is another program's.
-        let kernel = |address: &u64| *address >= USER_END;
-        frames.into_iter().take_while(kernel).map(Avma).collect()
-    }
-
-    fn region(&mut self, _space: SpaceId, address: Avma) -> Region {
-        self.region_of(address)
-    }
-
-    fn thread_name(&mut self, task: TaskId) -> ThreadName {
-        self.name_of(task.0)
-    }
-
-    fn instruction_before(&mut self, _space: SpaceId, address: Avma) -> Option<Avma> {
-        let module = self.module_at(Avma(address.0.wrapping_sub(1)))?;
-        let image = module.image.as_ref()?;
-        let before = image.instruction_before(module.svma(address))?;
-        Some(module.avma(before))
-    }
-
-    fn thread_time(&mut self) -> Duration {
-        self.now() * u32::try_from(self.vcpus.len()).unwrap_or(u32::MAX)
-    }
-
-    fn freeze(&mut self, _tasks: &[TaskId]) {}
-
-    fn write_core(&mut self, _space: SpaceId, _first: &[TaskId], _path: &Path) -> io::Result<u64> {
-        Err(io::ErrorKind::Unsupported.into())
-    }
-
-    fn unseen(&self) -> Vec<Unseen> {
-        let note = |(what, why): (&String, &String)| Unseen {
-            what: what.clone(),
-            why: why.clone(),
-        };
-        self.unseen.iter().map(note).collect()
-    }
-}
-
-/// The part of a stack that most of what is told of it is in.
-pub(super) const fn top_of_stack(registers: &Registers) -> (u64, usize) {
-    (registers.gpr[4] & !7, STACK_READ)
-}
-
-impl Vm {
-    /// A word of a stack, of which more will be asked for.
-    fn stack_word(&mut self, address: u64) -> Option<u64> {
-        if !self.peeked.has(address, 8) {
-            self.peek_all(&[(address, STACK_READ)]);
-        }
-        self.peeked.word(address)
-    }
-
-    /// Whether the last of these answers is memory, which then is in the buffer.
-    fn was_read(&mut self, at: Avma, buffer: &mut [u8], answers: Option<Vec<Answer>>) -> bool {
-        let last = answers.and_then(|mut answers| answers.pop());
-        let Some(bytes) = last.and_then(Answer::memory) else {
-            return false;
-        };
-        buffer.copy_from_slice(&bytes);
-        self.hide_breakpoints(at.0, buffer);
-        self.note_bytes(at.0, buffer);
-        true
-    }
-
-    /// Under KVM a breakpoint is a byte in the guest's code.
-    fn hide_breakpoints(&self, address: u64, read: &mut [u8]) {
-        const INT3: u8 = 0xcc;
-        let end = address.saturating_add(read.len() as u64);
-        for at in self.standing.range(address..end) {
-            let byte = &mut read[(at - address) as usize];
-            if let (INT3, Some(text)) = (*byte, self.text(*at, 1)) {
-                *byte = text[0];
-            }
-        }
-    }
-
-    /// Takes note of bytes that are under watch and were not read yet.
-    fn note_bytes(&mut self, address: u64, read: &[u8]) {
-        for set in self.sets.iter_mut().flatten() {
-            let at = set.watch.bytes;
-            let from = usize::try_from(at.start.0.wrapping_sub(address)).ok();
-            let piece = from.and_then(|from| read.get(from..from.checked_add(at.len as usize)?));
-            if let Some(piece) = piece {
-                set.bytes.get_or_insert_with(|| piece.to_vec());
-                set.last = Some(piece.to_vec());
-            }
-        }
-    }
-
-    /// When a CPU touches watched bytes and we stop the machine, both at once, the
-    /// stub tells of our stop only, and of the other when it is too late. But the
-    /// CPU stands right behind its access, and that can be seen.
-    fn hear_of_late_hit(&mut self, slot: usize) {
-        let Some(set) = &self.sets[slot] else { return };
-        if set.fired > 0 || set.bytes == set.last {
-            return;
-        }
-        let watched = set.watch.bytes;
-        self.fetch_registers(None);
-        let standing: Vec<(u32, VcpuRegisters)> = self
+    /// Sends requests as [`GuestMachine::ask`] does, and resumes every CPU that is not
+    /// held without waiting for the answers.
+    fn ask_then_resume(&mut self, requests: &[Request]) -> Option<Vec<Answer>> {
+        let free: Vec<u32> = self
             .vcpus
             .iter()
             .filter(|(_, vcpu)| !vcpu.held)
-            .filter_map(|(number, vcpu)| Some((*number, vcpu.registers?)))
+            .map(|(number, _)| *number)
             .collect();
-        for (number, registers) in standing {
-            let Some(set) = &self.sets[slot] else { return };
-            if set.has_moved(number, &registers) && self.just_wrote(&registers.general, watched) {
-                self.touched(number, watched.start.0);
-                return;
+        if self.broken.is_some() || self.gdb.is_running() || free.is_empty() {
+            return self.ask(requests);
+        }
+        self.arrange_breakpoints();
+        for vcpu in self.vcpus.values_mut().filter(|vcpu| !vcpu.held) {
+            vcpu.registers = None;
+        }
+        for watchpoint in self.watchpoints.iter_mut().flatten() {
+            watchpoint.resumed();
+        }
+        let all = free.len() == self.vcpus.len();
+        let mut all_requests = std::mem::take(&mut self.deferred);
+        let first = all_requests.len();
+        all_requests.extend_from_slice(requests);
+        let only = (!all).then_some(free.as_slice());
+        self.cache.clear();
+        self.prefetches.clear();
+        let asked = self.gdb.ask_then_resume(&all_requests, only);
+        self.downtime.ends();
+        match asked {
+            Ok(mut answers) => Some(answers.split_off(first.min(answers.len()))),
+            Err(error) => {
+                self.broken = Some(error);
+                None
             }
         }
     }
 
-    /// Whether the instruction that a CPU stands behind has written these bytes.
-    fn just_wrote(&mut self, registers: &Registers, watched: Bytes) -> bool {
-        let before = self.instruction_before(SPACE, Avma(registers.rip));
-        let instruction = before.and_then(|pc| {
-            let len = usize::try_from(registers.rip.wrapping_sub(pc.0)).ok()?;
-            Instruction::decode(self.text(pc.0, len)?, pc.0)
+    /// The stub says that all CPUs stopped.
+    fn stopped(&mut self, reply: StopReply) {
+        self.downtime.begins(self.gdb.stopped_at());
+        let StopReply::Stopped {
+            vcpu,
+            signal,
+            watch,
+        } = reply
+        else {
+            self.broken = Some(GdbError::GoneAway);
+            return;
+        };
+        let Some(number) = vcpu.filter(|number| self.vcpus.contains_key(number)) else {
+            return;
+        };
+        if signal != StopReply::TRAP {
+            return;
+        }
+        // Of a CPU that is resumed at once only the pc matters.
+        let passes = watch.is_none() && self.held() >= self.most_held();
+        if !passes {
+            self.fetch_registers(Some((number, watch.is_some())));
+        } else if self.unread_registers().contains(&number) {
+            self.fetch(&[number], &[]);
+        }
+        let Some(registers) = self.registers_of(number) else {
+            return;
+        };
+        match watch {
+            Some((_, address)) => self.watch_hit(number, address),
+            None => self.breakpoint_hit(number, &registers),
+        }
+    }
+
+    /// A CPU stopped at an instruction that may be armed.
+    fn breakpoint_hit(&mut self, number: u32, registers: &VcpuRegisters) {
+        let rip = registers.general.rip;
+        // Another CPU was first, or the stub reports a breakpoint that is removed.
+        if !self.breakpoints.remove(&rip) {
+            return;
+        }
+        self.view = number;
+        self.hold(number);
+        self.pending.push_back(Stop::Breakpoint {
+            task: TaskId(number),
+            registers: registers.general,
         });
-        instruction.is_some_and(|instruction| {
-            instruction.accesses().iter().any(|access| {
-                let after = access.bytes_after(registers);
-                access.kind.writes() && matches!(after, After::Exact(b) if b.overlaps(watched))
-            })
+    }
+
+    /// The stub says that a CPU accessed watched bytes.
+    fn watch_hit(&mut self, number: u32, address: u64) {
+        let Some(registers) = self.registers_of(number) else {
+            return;
+        };
+        // A held CPU has executed nothing.
+        if self.vcpus.get(&number).is_some_and(|vcpu| vcpu.held) {
+            self.losses.add(Loss::StaleTrap);
+            return;
+        }
+        let Some(watchpoint) = self.watchpoint_at(address) else {
+            self.losses.add(Loss::StaleTrap);
+            return;
+        };
+        if !watchpoint.has_moved(number, &registers) {
+            // Each CPU can have one late stop, not two.
+            watchpoint.late.insert(number);
+            self.losses.add(Loss::StaleTrap);
+            return;
+        }
+        // A user address means something only with its page tables.
+        if !watchpoint.is_in_space_of(&registers) {
+            self.losses.add(Loss::OtherSpace);
+            return;
+        }
+        watchpoint.fired += 1;
+        let stop = Stop::Watch {
+            task: TaskId(number),
+            registers: registers.general,
+            number: watchpoint.watch.number,
+            address: watchpoint.watch.bytes.start,
+        };
+        self.hold(number);
+        self.pending.push_back(stop);
+        self.prefetch_later(&self.collision_ranges());
+    }
+
+    /// The watchpoint on an address.
+    fn watchpoint_at(&mut self, address: u64) -> Option<&mut Watchpoint> {
+        let mut watchpoints = self.watchpoints.iter_mut().flatten();
+        watchpoints.find(|watchpoint| {
+            let bytes = watchpoint.watch.bytes;
+            (bytes.start.0..bytes.end()).contains(&address)
         })
     }
 
-    /// Code as it was read from the machine, if it is that.
-    fn text(&self, address: u64, len: usize) -> Option<&[u8]> {
+    fn hold(&mut self, number: u32) {
+        if let Some(vcpu) = self.vcpus.get_mut(&number) {
+            vcpu.held = true;
+        }
+    }
+
+    /// The CPUs whose registers are not known.
+    fn unread_registers(&self) -> Vec<u32> {
+        let unknown = |(_, vcpu): &(&u32, &Vcpu)| vcpu.registers.is_none();
+        let vcpus = self.vcpus.iter().filter(unknown);
+        vcpus.map(|(number, _)| *number).collect()
+    }
+
+    fn note_registers(&mut self, whose: &[u32], answers: Vec<Answer>) {
+        for (number, answer) in whose.iter().zip(answers) {
+            if let Some(vcpu) = self.vcpus.get_mut(number) {
+                vcpu.registers = answer.registers();
+                let seen = vcpu.registers.as_ref().and_then(per_cpu_base);
+                vcpu.per_cpu = seen.or(vcpu.per_cpu);
+            }
+        }
+    }
+
+    /// Reads the registers of all CPUs. Brings along what will be asked next of the
+    /// CPU that stopped the machine, and after a watch hit, of the held ones.
+    fn fetch_registers(&mut self, stopped: Option<(u32, bool)>) {
+        let mut whose = self.unread_registers();
+        if whose.is_empty() {
+            return self.stop();
+        }
+        let mut along = Vec::new();
+        if let Some((stopped, watch_hit)) = stopped {
+            whose.sort_by_key(|number| *number != stopped);
+            let mut ranges = self.context_ranges(stopped);
+            if watch_hit {
+                ranges.extend(self.collision_ranges());
+            }
+            along = self.cache.requests(stopped, &ranges);
+        }
+        self.fetch(&whose, &along);
+    }
+
+    /// Reads the registers of these CPUs, and memory through the first one's page
+    /// tables.
+    fn fetch(&mut self, whose: &[u32], along: &[Request]) {
+        let mut requests: Vec<Request> = whose.iter().copied().map(Request::Registers).collect();
+        let first = requests.len().min(1);
+        requests.splice(first..first, along.iter().copied());
+        let Some(mut answers) = self.ask(&requests) else {
+            return;
+        };
+        let rest = answers.len().min(1 + along.len());
+        let others = answers.split_off(rest);
+        let read = answers.split_off(answers.len().min(1));
+        answers.extend(others);
+        self.note_registers(whose, answers);
+        let first = whose.first().and_then(|number| self.vcpus.get(number));
+        let mapped = first.is_some_and(Vcpu::has_kernel_mapped);
+        self.cache.store(along, read, mapped);
+    }
+
+    /// The registers of a CPU.
+    fn registers_of(&mut self, number: u32) -> Option<VcpuRegisters> {
+        if self.vcpus.get(&number)?.registers.is_none() {
+            self.fetch_registers(None);
+        }
+        self.vcpus.get(&number)?.registers
+    }
+
+    /// The requests that read memory past the cache, through the page tables of the
+    /// CPU that is about to access it.
+    fn reading(&self, address: u64, len: usize) -> [Request; 2] {
+        let owner = self.vcpus.iter().find(|(_, vcpu)| {
+            vcpu.user
+                .is_some_and(|bytes| (bytes.start.0..bytes.end()).contains(&address))
+        });
+        let view = match owner {
+            Some((number, _)) => *number,
+            None if address < USER_END => self.view,
+            None => self.kernel_view(),
+        };
+        [Request::Select(view), Request::Read { address, len }]
+    }
+
+    /// A CPU that has the kernel mapped, preferably a held one.
+    fn kernel_view(&self) -> u32 {
+        let mapped = self
+            .vcpus
+            .iter()
+            .filter(|(_, vcpu)| vcpu.has_kernel_mapped());
+        let best = mapped.max_by_key(|(_, vcpu)| vcpu.held);
+        best.map_or(self.view, |(number, _)| *number)
+    }
+
+    fn module_at(&self, address: Avma) -> Option<&Arc<Module>> {
+        module_at(&self.modules, address)
+    }
+
+    /// The name of the function at a live address.
+    fn function_at(&self, address: u64) -> Option<&str> {
         let module = self.module_at(Avma(address))?;
-        let svma = module.svma(Avma(address));
-        let image = module.image.as_ref()?;
-        image.function_at(svma)?;
-        image.bytes_at(svma, len).filter(|bytes| bytes.len() == len)
+        let function = module
+            .image
+            .as_ref()?
+            .function_at(module.svma(Avma(address)))?;
+        function.name.as_deref()
+    }
+
+    /// How the session ended that cannot go on.
+    fn ending(&mut self) -> Ending {
+        if let Some(error) = &self.broken
+            && !matches!(error, GdbError::GoneAway)
+        {
+            self.unseen
+                .insert("the rest of the run".to_owned(), error.to_string());
+        }
+        Ending::Exited(0)
+    }
+}
+
+/// A breakpoint at an instruction.
+const fn software(address: u64) -> Point {
+    Point {
+        kind: PointKind::Software,
+        address,
+        len: 1,
     }
 }

@@ -62,6 +62,23 @@ impl Registers {
         self.gpr[register as usize]
     }
 
+    /// Sets one register.
+    pub const fn set(&mut self, register: Register, value: u64) {
+        self.gpr[register as usize] = value;
+    }
+
+    /// The stack pointer.
+    #[must_use]
+    pub const fn stack_pointer(&self) -> u64 {
+        self.get(Register::Rsp)
+    }
+
+    /// Whether interrupts are enabled.
+    #[must_use]
+    pub const fn interrupts_enabled(&self) -> bool {
+        self.rflags & (1 << 9) != 0
+    }
+
     /// Whether string instructions run towards lower addresses.
     #[must_use]
     pub const fn direction_down(&self) -> bool {

@@ -10,7 +10,7 @@ use super::tasks::{self, Signals, bit};
 use super::watches::Watches;
 use super::{Process, State};
 use redhanded_sys::{self as sys, Change, Tid};
-use redhanded_target::{Ending, Machine, Stop};
+use redhanded_target::{Control, Ending, Stop};
 use std::time::{Duration, Instant};
 
 /// Nothing is under way when so long nothing was heard.

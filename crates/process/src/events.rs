@@ -10,7 +10,7 @@ use super::{Newborn, Process, State, Task, guard};
 use redhanded_image::Instruction;
 use redhanded_model::{Avma, Registers, SpaceId, TaskId};
 use redhanded_sys::{self as sys, Change, Tid};
-use redhanded_target::{Ending, Machine, Stop, TargetError};
+use redhanded_target::{Control, Ending, Stop, TargetError};
 use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
 
@@ -236,7 +236,7 @@ impl Process {
         if let Some(task) = self.tasks.get_mut(&tid)
             && task.stack == 0
         {
-            task.stack = sys::registers(tid).map_or(0, |registers| registers.gpr[4]);
+            task.stack = sys::registers(tid).map_or(0, |registers| registers.stack_pointer());
         }
     }
 
@@ -431,7 +431,7 @@ impl Process {
 
     /// The dynamic linker mapped or unmapped something. Carries out the `ret`.
     fn linker_called(&mut self, tid: Tid, registers: &Registers) -> Option<Stop> {
-        let stack = registers.gpr[4];
+        let stack = registers.stack_pointer();
         let space = self.space_of(tid)?;
         let id = space.id;
         if let Some(back) = space.word_at(stack) {

@@ -8,7 +8,7 @@ use super::space::{Space, open_memory};
 use super::{Follow, Kind, Newborn, Process, State, tasks};
 use redhanded_model::SpaceId;
 use redhanded_sys::{self as sys, Tid};
-use redhanded_target::{Machine, Stop};
+use redhanded_target::{Control, Stop};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::Duration;

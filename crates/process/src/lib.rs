@@ -30,9 +30,11 @@ pub use watches::WatchBy;
 
 use redhanded_model::{Avma, Bytes, Region, Registers, SpaceId, TaskId, ThreadName, Unseen};
 use redhanded_sys::{self as sys, Ledger, Parent, Tid};
-use redhanded_target::Company;
 use redhanded_target::images::Images;
-use redhanded_target::{Ending, Machine, Module, Signals, Stop, TargetError, Turns, Watch};
+use redhanded_target::{
+    Batch, Control, Ending, Inspect, Module, OtherTasks, RotationLimits, Signals, Stop,
+    TargetError, Watch,
+};
 use space::Space;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::io;
@@ -304,7 +306,7 @@ impl Process {
     }
 
     fn add_task(&mut self, tid: Tid, pid: Tid, space: SpaceId) {
-        let stack = sys::registers(tid).map_or(0, |r| r.gpr[4]);
+        let stack = sys::registers(tid).map_or(0, |r| r.stack_pointer());
         self.tasks.insert(
             tid,
             Task {
@@ -323,7 +325,7 @@ impl Process {
             && !known.had_company
         {
             known.had_company = true;
-            self.pending.push_back(Stop::Company(space));
+            self.pending.push_back(Stop::SecondTask(space));
         }
     }
 
@@ -380,7 +382,7 @@ impl Process {
     }
 }
 
-impl Machine for Process {
+impl Control for Process {
     fn now(&self) -> Duration {
         self.start.elapsed()
     }
@@ -412,16 +414,11 @@ impl Machine for Process {
         self.poll(deadline)
     }
 
-    fn space_of(&self, task: TaskId) -> SpaceId {
-        let task = self.tasks.get(&task.0.cast_signed());
-        task.map(|task| task.space).unwrap_or_default()
-    }
-
-    fn turns(&self) -> Option<Turns> {
-        self.settings.safe.then_some(Turns {
+    fn rotation(&self) -> Option<RotationLimits> {
+        self.settings.safe.then_some(RotationLimits {
             at_once: FOR_SITES,
-            each: A_TURN,
-            stop_all: false,
+            longest: A_TURN,
+            stops_all: false,
         })
     }
 
@@ -508,6 +505,59 @@ impl Machine for Process {
         }
     }
 
+    fn freeze(&mut self, tasks: &[TaskId]) {
+        for task in tasks {
+            self.go_on(task.0.cast_signed(), libc::SIGSTOP);
+        }
+    }
+
+    fn other_tasks(&mut self, task: TaskId, bytes: Bytes) -> OtherTasks {
+        let id = Inspect::space_of(self, task);
+        match self.tasks_in(id).count().saturating_sub(1) {
+            0 => {
+                let now = self.now();
+                let space = self.spaces.get_mut(&id);
+                if space.is_some_and(|space| space.is_shared(bytes.start.0, now)) {
+                    OtherTasks::Unwatchable
+                } else {
+                    OtherTasks::Absent
+                }
+            }
+            others => OtherTasks::Watchable(others),
+        }
+    }
+
+    fn is_stalled(&mut self, space: SpaceId) -> bool {
+        self.tasks_in(space).count() <= MOST_STALL_CHECKS
+            && self.tasks_in(space).all(|(tid, task)| match task.state {
+                State::Stopped(_) | State::GroupStopped => true,
+                State::Running => tasks::is_blocked(task.pid, *tid),
+            })
+    }
+
+    fn thread_time(&mut self) -> Duration {
+        let awake = self.spaces.values().filter(|space| space.awake);
+        for pid in awake.map(|space| space.pid).chain([self.pid]) {
+            if let Some(cpu) = sys::cpu_time(pid) {
+                self.cpu.insert(pid, cpu);
+            }
+        }
+        // A program that mostly sleeps uses little CPU, but its time passes too.
+        let used = self.cpu.values().sum::<Duration>();
+        used.saturating_sub(self.cpu_before).max(self.now())
+    }
+}
+
+impl Inspect for Process {
+    fn modules(&self) -> &[Arc<Module>] {
+        &self.modules
+    }
+
+    fn space_of(&self, task: TaskId) -> SpaceId {
+        let task = self.tasks.get(&task.0.cast_signed());
+        task.map(|task| task.space).unwrap_or_default()
+    }
+
     fn read(&mut self, space: SpaceId, address: Avma, buffer: &mut [u8]) -> bool {
         let Some(space) = self.spaces.get(&space) else {
             return false;
@@ -519,36 +569,19 @@ impl Machine for Process {
         true
     }
 
-    fn company(&mut self, task: TaskId, bytes: Bytes) -> Company {
-        let id = Machine::space_of(self, task);
-        match self.tasks_in(id).count().saturating_sub(1) {
-            0 => {
-                let now = self.now();
-                let space = self.spaces.get_mut(&id);
-                if space.is_some_and(|space| space.is_shared(bytes.start.0, now)) {
-                    Company::Strangers
-                } else {
-                    Company::Alone
-                }
-            }
-            others => Company::Tasks(others),
-        }
-    }
-
-    fn stalled(&mut self, space: SpaceId) -> bool {
-        self.tasks_in(space).count() <= MOST_STALL_CHECKS
-            && self.tasks_in(space).all(|(tid, task)| match task.state {
-                State::Stopped(_) | State::GroupStopped => true,
-                State::Running => tasks::is_blocked(task.pid, *tid),
-            })
-    }
-
-    fn modules(&self) -> &[Arc<Module>] {
-        &self.modules
+    fn instruction_before(&mut self, space: SpaceId, address: Avma) -> Option<Avma> {
+        // The address may be one past the module's last instruction.
+        let space = self.spaces.get(&space)?;
+        let module = space.module_at(Avma(address.0.wrapping_sub(1)))?;
+        let before = module
+            .image
+            .as_ref()?
+            .instruction_before(module.svma(address))?;
+        Some(module.avma(before))
     }
 
     fn stack(&mut self, task: TaskId, registers: &Registers) -> Vec<Avma> {
-        let id = Machine::space_of(self, task);
+        let id = Inspect::space_of(self, task);
         let Some(space) = self.spaces.get_mut(&id) else {
             return Vec::new();
         };
@@ -575,6 +608,10 @@ impl Machine for Process {
         })
     }
 
+    fn thread_name(&mut self, task: TaskId) -> ThreadName {
+        self.name_of(task)
+    }
+
     fn in_system_calls(&mut self, space: SpaceId) -> Vec<(TaskId, Registers)> {
         let running = self
             .tasks_in(space)
@@ -597,39 +634,6 @@ impl Machine for Process {
             .collect()
     }
 
-    fn thread_name(&mut self, task: TaskId) -> ThreadName {
-        self.name_of(task)
-    }
-
-    fn instruction_before(&mut self, space: SpaceId, address: Avma) -> Option<Avma> {
-        // The address may be one past the module's last instruction.
-        let space = self.spaces.get(&space)?;
-        let module = space.module_at(Avma(address.0.wrapping_sub(1)))?;
-        let before = module
-            .image
-            .as_ref()?
-            .instruction_before(module.svma(address))?;
-        Some(module.avma(before))
-    }
-
-    fn thread_time(&mut self) -> Duration {
-        let awake = self.spaces.values().filter(|space| space.awake);
-        for pid in awake.map(|space| space.pid).chain([self.pid]) {
-            if let Some(cpu) = sys::cpu_time(pid) {
-                self.cpu.insert(pid, cpu);
-            }
-        }
-        // A program that mostly sleeps uses little CPU, but its time passes too.
-        let used = self.cpu.values().sum::<Duration>();
-        used.saturating_sub(self.cpu_before).max(self.now())
-    }
-
-    fn freeze(&mut self, tasks: &[TaskId]) {
-        for task in tasks {
-            self.go_on(task.0.cast_signed(), libc::SIGSTOP);
-        }
-    }
-
     fn write_core(&mut self, space: SpaceId, first: &[TaskId], path: &Path) -> io::Result<u64> {
         self.dump(space, first, path)
     }
@@ -642,3 +646,5 @@ impl Machine for Process {
         notes.collect()
     }
 }
+
+impl Batch for Process {}

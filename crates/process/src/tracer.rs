@@ -10,7 +10,7 @@
 use super::{Process, calm, guard, tasks};
 use crate::events::ending;
 use redhanded_sys::{self as sys, Change, Ledger, SignalSet, Tid};
-use redhanded_target::{Ending, FRONT_DIED, Machine, Signals};
+use redhanded_target::{Control, Ending, FRONT_DIED, Signals};
 use std::collections::HashMap;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, RawFd};

@@ -5,7 +5,7 @@ use redhanded_model::{Delays, Loss, Strategy, WindowPlan};
 use redhanded_process::{Follow, Process, Program, Settings};
 use redhanded_target::driver::Driver;
 use redhanded_target::images::{Images, Selected};
-use redhanded_target::{Arm, Ending, Event, Machine, Signals, Target};
+use redhanded_target::{Arm, Ending, Event, Inspect, Signals, Target};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
@@ -105,7 +105,7 @@ fn two_threads_are_caught_at_one_counter() {
                     if let Some(hit) = hit {
                         assert_ne!(hit.task, record.task);
                         assert_eq!(hit.watched.start, record.bytes.start);
-                        let stack = target.stack(record.task, &record.registers);
+                        let stack = target.inspect().stack(record.task, &record.registers);
                         assert!(stack.len() >= 3, "{stack:?}");
                         caught += 1;
                     }

@@ -13,8 +13,9 @@
 mod open;
 mod target;
 
-use crate::machine::{Company, at_once};
-use crate::{Arm, Event, Machine, Stop, Target, Watch, WatchFor};
+use crate::{
+    Arm, Capacity, Event, Hint, Machine, OtherTasks, Stop, Target, Watch, WatchFor, windows_at_once,
+};
 use open::{OpenWindow, Phase, Slot};
 use redhanded_image::Instruction;
 use redhanded_model::{
@@ -117,7 +118,7 @@ impl<M: Machine> Driver<M> {
         arm: Arm,
         armed_for: Duration,
     ) -> Result<(), Loss> {
-        if self.machine.is_crowded() {
+        if self.machine.capacity() == Capacity::Exceeded {
             return Err(Loss::TooManyWindows);
         }
         let delay = arm.plan.delay.in_context(self.machine.context(task));
@@ -142,19 +143,19 @@ impl<M: Machine> Driver<M> {
         let (bytes, kind) = self
             .sampled_access(space, pc, &registers)
             .ok_or(Loss::UnreadableOperand)?;
-        let company = self.machine.company(task, bytes);
-        let tasks = match company {
-            Company::Alone => return Err(Loss::Alone),
-            Company::Tasks(tasks) => tasks,
-            Company::Strangers => 0,
-            Company::Device => return Err(Loss::DeviceMemory),
+        let others = self.machine.other_tasks(task, bytes);
+        let tasks = match others {
+            OtherTasks::Absent => return Err(Loss::Alone),
+            OtherTasks::Watchable(tasks) => tasks,
+            OtherTasks::Unwatchable => 0,
+            OtherTasks::Device => return Err(Loss::DeviceMemory),
         };
         // Two tasks that stand at the same time cannot collide with each other:
         // at least half of the tasks stay free to walk into a watch. In
         // particular a task that is about to touch bytes under watch goes on,
         // and is caught doing it.
         let here = || self.open.iter().filter(|w| w.record.space == space);
-        let most = at_once(tasks, self.machine.watches(space));
+        let most = windows_at_once(tasks, self.machine.watches(space));
         if here().count() >= most || here().any(|w| w.record.bytes.overlaps(bytes)) {
             return Err(Loss::TooManyWindows);
         }
@@ -163,24 +164,24 @@ impl<M: Machine> Driver<M> {
         let mut window = OpenWindow::new(id, task, registers, arm, bytes, kind);
         window.record.pc = pc;
         window.record.space = space;
-        if arm.plan.strategy.watches() && company != Company::Strangers {
+        if arm.plan.strategy.watches() && others != OtherTasks::Unwatchable {
             self.watch(&mut window)?;
         }
         // Read only now: a write before the watch stands would be a change
         // without an author.
         let mut before = vec![0; bytes.len as usize];
-        if !self.machine.read_then_run(space, bytes.start, &mut before) {
+        if !self.machine.read_last(space, bytes.start, &mut before) {
             self.unwatch(&window);
             return Err(Loss::UnreadableOperand);
         }
         window.record.after.clone_from(&before);
         window.record.before = before;
         // Whoever shares the memory from another process is not seen to sleep.
-        window.plan.end_early &= company != Company::Strangers;
+        window.plan.end_early &= others != OtherTasks::Unwatchable;
         let now = self.machine.now();
         window.opened = now;
         window.deadline = now + delay.min(left);
-        window.next_look = now + self.machine.look_after(0);
+        window.next_recheck = now + self.machine.recheck_after(0);
         self.open.push(window);
         Ok(())
     }
@@ -207,7 +208,7 @@ impl<M: Machine> Driver<M> {
         // The last instruction of a page may be followed by nothing.
         let readable = (1..=code.len())
             .rev()
-            .find(|len| self.machine.code(space, pc, &mut code[..*len]))?;
+            .find(|len| self.machine.read_code(space, pc, &mut code[..*len]))?;
         let instruction = Instruction::decode(&code[..readable], pc.0)?;
         let access = instruction.sampled_access()?;
         let bytes = access.bytes_before(registers)?;
@@ -372,7 +373,7 @@ impl<M: Machine> Driver<M> {
             }
             let window = &self.open[index];
             next = next.min(match window.phase {
-                Phase::Waiting => window.deadline.min(window.next_look),
+                Phase::Waiting => window.deadline.min(window.next_recheck),
                 Phase::Draining(until) => until,
                 Phase::Standing => deadline,
             });
@@ -387,7 +388,9 @@ impl<M: Machine> Driver<M> {
             Phase::Standing => false,
             Phase::Draining(until) if now < until => false,
             Phase::Draining(_) => self.finish(index),
-            Phase::Waiting if now < self.open[index].deadline.min(self.open[index].next_look) => {
+            Phase::Waiting
+                if now < self.open[index].deadline.min(self.open[index].next_recheck) =>
+            {
                 false
             }
             Phase::Waiting => {
@@ -401,13 +404,14 @@ impl<M: Machine> Driver<M> {
                     WindowEnd::Blocked
                 } else {
                     let window = &mut self.open[index];
-                    window.looks += 1;
-                    window.next_look = now + self.machine.look_after(window.looks);
+                    window.rechecks += 1;
+                    window.next_recheck = now + self.machine.recheck_after(window.rechecks);
                     return false;
                 };
                 self.open[index].record.end = end;
                 if end == WindowEnd::Elapsed {
-                    self.machine.elapsed(self.open[index].held(now));
+                    let held = self.open[index].held(now);
+                    self.machine.hint(Hint::Elapsed(held));
                 }
                 let under_way = {
                     let window = self.open[index].clone();
@@ -443,7 +447,7 @@ impl<M: Machine> Driver<M> {
             return false;
         }
         // Twice in a row: a task may be between two system calls.
-        window.stalled = if self.machine.stalled(window.record.space) {
+        window.stalled = if self.machine.is_stalled(window.record.space) {
             window.stalled + 1
         } else {
             0
@@ -536,7 +540,7 @@ impl<M: Machine> Driver<M> {
                     .retain(|_, (arm, _)| modules.iter().any(|m| m.id == arm.module));
                 self.events.push_back(Event::ModulesChanged);
             }
-            Stop::Company(space) => self.events.push_back(Event::Company(space)),
+            Stop::SecondTask(space) => self.events.push_back(Event::SecondTask(space)),
             Stop::SpaceGone(space) => {
                 self.armed.retain(|(known, _), _| *known != space);
                 self.slots.remove(&space);

@@ -5,15 +5,15 @@
 //! has what matters of a real machine: debug registers, tasks that run while
 //! others stand, locks that block, and on request traps that come too late.
 
-use crate::machine::Company;
-use crate::{Ending, Machine, Module, Stop, TargetError, Turns, Watch, WatchFor};
+use crate::{
+    Batch, Control, Ending, Inspect, Module, OtherTasks, RotationLimits, Stop, TargetError, Watch,
+    WatchFor,
+};
 use redhanded_model::{
     AccessKind, Avma, Bytes, ModuleId, Region, Register, Registers, Site, SpaceId, Svma, TaskId,
-    ThreadName, Unseen,
+    ThreadName,
 };
 use std::collections::{HashMap, VecDeque};
-use std::io;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -77,8 +77,8 @@ pub struct Fake {
     memory: HashMap<u64, u8>,
     /// With when they were set.
     breakpoints: HashMap<u64, Duration>,
-    turns: Option<Turns>,
-    longest_turn: Duration,
+    rotation: Option<RotationLimits>,
+    longest_armed: Duration,
     watches: Vec<Option<FakeWatch>>,
     locks: HashMap<u32, TaskId>,
     injected: VecDeque<Stop>,
@@ -93,16 +93,16 @@ impl Default for Fake {
 }
 
 impl Fake {
-    /// Lets only a few breakpoints stand at once.
-    pub fn take_turns(&mut self, turns: Turns) {
-        self.turns = Some(turns);
+    /// Allows only a few breakpoints at once.
+    pub fn rotate(&mut self, limits: RotationLimits) {
+        self.rotation = Some(limits);
     }
 
-    /// The longest that a breakpoint stood that nobody reached.
+    /// The longest time a breakpoint was set without being reached.
     #[must_use]
-    pub fn longest_turn(&self) -> Duration {
-        let standing = self.breakpoints.values().map(|since| self.now - *since);
-        standing.fold(self.longest_turn, Duration::max)
+    pub fn longest_armed(&self) -> Duration {
+        let set = self.breakpoints.values().map(|since| self.now - *since);
+        set.fold(self.longest_armed, Duration::max)
     }
 
     /// A machine with four debug registers and nothing to do.
@@ -122,8 +122,8 @@ impl Fake {
             tasks: Vec::new(),
             memory: HashMap::new(),
             breakpoints: HashMap::new(),
-            turns: None,
-            longest_turn: Duration::ZERO,
+            rotation: None,
+            longest_armed: Duration::ZERO,
             watches: vec![None; 4],
             locks: HashMap::new(),
             injected: VecDeque::new(),
@@ -201,8 +201,8 @@ impl Fake {
             system_call: -1,
             ..Registers::default()
         };
-        registers.gpr[Register::Rdi as usize] = at;
-        registers.gpr[Register::Rax as usize] = value;
+        registers.set(Register::Rdi, at);
+        registers.set(Register::Rax, value);
         registers
     }
 
@@ -314,7 +314,7 @@ fn encode(site: FakeSite) -> Vec<u8> {
     code
 }
 
-impl Machine for Fake {
+impl Control for Fake {
     fn now(&self) -> Duration {
         self.now
     }
@@ -347,8 +347,8 @@ impl Machine for Fake {
         }
     }
 
-    fn space_of(&self, _task: TaskId) -> SpaceId {
-        SPACE
+    fn rotation(&self) -> Option<RotationLimits> {
+        self.rotation
     }
 
     fn set_breakpoints(&mut self, _space: SpaceId, sites: &[(Avma, u8)]) -> Vec<bool> {
@@ -358,13 +358,9 @@ impl Machine for Fake {
         vec![true; sites.len()]
     }
 
-    fn turns(&self) -> Option<Turns> {
-        self.turns
-    }
-
     fn clear_breakpoints(&mut self) {
         for (_, since) in self.breakpoints.drain() {
-            self.longest_turn = self.longest_turn.max(self.now - since);
+            self.longest_armed = self.longest_armed.max(self.now - since);
         }
     }
 
@@ -388,6 +384,32 @@ impl Machine for Fake {
         }
     }
 
+    fn other_tasks(&mut self, task: TaskId, _bytes: Bytes) -> OtherTasks {
+        let others = self.tasks.iter().filter(|t| t.id != task && t.rounds > 0);
+        match others.count() {
+            0 => OtherTasks::Absent,
+            others => OtherTasks::Watchable(others),
+        }
+    }
+
+    fn is_stalled(&mut self, _space: SpaceId) -> bool {
+        self.runnable().is_none()
+    }
+
+    fn thread_time(&mut self) -> Duration {
+        self.now
+    }
+}
+
+impl Inspect for Fake {
+    fn modules(&self) -> &[Arc<Module>] {
+        &self.module
+    }
+
+    fn space_of(&self, _task: TaskId) -> SpaceId {
+        SPACE
+    }
+
     fn read(&mut self, _space: SpaceId, address: Avma, buffer: &mut [u8]) -> bool {
         for (offset, byte) in buffer.iter_mut().enumerate() {
             let at = address.0 + offset as u64;
@@ -396,20 +418,10 @@ impl Machine for Fake {
         true
     }
 
-    fn company(&mut self, task: TaskId, _bytes: Bytes) -> Company {
-        let others = self.tasks.iter().filter(|t| t.id != task && t.rounds > 0);
-        match others.count() {
-            0 => Company::Alone,
-            others => Company::Tasks(others),
-        }
-    }
-
-    fn stalled(&mut self, _space: SpaceId) -> bool {
-        self.runnable().is_none()
-    }
-
-    fn modules(&self) -> &[Arc<Module>] {
-        &self.module
+    fn instruction_before(&mut self, _space: SpaceId, address: Avma) -> Option<Avma> {
+        let pc = (address.0 - 1) / STRIDE * STRIDE;
+        let site = self.sites.get(((pc - TEXT) / STRIDE) as usize)?;
+        (pc + encode(*site).len() as u64 == address.0).then_some(Avma(pc))
     }
 
     fn stack(&mut self, _task: TaskId, registers: &Registers) -> Vec<Avma> {
@@ -427,24 +439,6 @@ impl Machine for Fake {
             context: None,
         }
     }
-
-    fn instruction_before(&mut self, _space: SpaceId, address: Avma) -> Option<Avma> {
-        let pc = (address.0 - 1) / STRIDE * STRIDE;
-        let site = self.sites.get(((pc - TEXT) / STRIDE) as usize)?;
-        (pc + encode(*site).len() as u64 == address.0).then_some(Avma(pc))
-    }
-
-    fn thread_time(&mut self) -> Duration {
-        self.now
-    }
-
-    fn freeze(&mut self, _tasks: &[TaskId]) {}
-
-    fn write_core(&mut self, _space: SpaceId, _first: &[TaskId], _path: &Path) -> io::Result<u64> {
-        Err(io::ErrorKind::Unsupported.into())
-    }
-
-    fn unseen(&self) -> Vec<Unseen> {
-        Vec::new()
-    }
 }
+
+impl Batch for Fake {}

@@ -1,92 +1,47 @@
 //! A live execution behind one trait.
 //!
-//! [`Target`] is what `detect` drives: it arms sites with window plans and gets
-//! events back. The three parts of a window that every backend shares (opening,
-//! waiting, deciding when it is over) are written once, in [`driver`], over the
-//! few primitives of a [`Machine`]: [`process`] gives them by ptrace and perf, [`vm`]
-//! through a gdbstub, [`fake`] by simulation.
+//! [`Target`] is what `detect` drives. It takes sites to arm, each with a window
+//! plan, and gives events back: windows that ended, collisions, changes of the
+//! target. Everything about a window that backends share (opening it, waiting,
+//! deciding when it is over) is written once, in [`driver`], over a [`Machine`]:
 //!
-//! Nothing here knows what a race is: a target says who touched the bytes, not
+//! - [`Control`]: run, stop, arm, watch, resume;
+//! - [`Inspect`]: memory, stacks, modules, names; a recording can implement it;
+//! - [`Batch`]: the hints that save round trips where stopping one task stops all.
+//!
+//! `redhanded-process` implements them by ptrace and perf events, `redhanded-guest`
+//! through a gdbstub, and [`fake`] by simulation.
+//!
+//! Nothing here knows what a race is: a target says who accessed the bytes, not
 //! whether that is wrong.
 
+mod batch;
+mod control;
 pub mod driver;
 pub mod fake;
 pub mod images;
+mod inspect;
 mod machine;
+mod module;
 mod signals;
 
-pub use machine::{Company, Ending, Machine, Stop, TargetError, Turns, at_once};
+pub use batch::{Batch, Capacity, Hint};
+pub use control::{Control, OtherTasks, RotationLimits, Stop, windows_at_once};
+pub use inspect::Inspect;
+pub use machine::{Ending, Machine, TargetError};
+pub use module::{Module, VMLINUX, module_at};
 pub use redhanded_model::{Watch, WatchFor};
 pub use signals::{FRONT_DIED, Signals};
 
-use redhanded_image::Image;
 use redhanded_model::{
-    Avma, Loss, Losses, ModuleId, Region, Registers, SpaceId, Standstill, Svma, TaskId, ThreadName,
-    Unseen, WindowId, WindowPlan, WindowRecord,
+    Loss, Losses, ModuleId, Registers, SpaceId, Svma, TaskId, WindowId, WindowPlan, WindowRecord,
 };
 use std::io;
-use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What a kernel itself is called among its modules.
-pub const VMLINUX: &str = "vmlinux";
-
-/// One file mapped into the target.
-#[derive(Clone, Debug)]
-pub struct Module {
-    /// Its number.
-    pub id: ModuleId,
-    /// The space it is mapped in.
-    pub space: SpaceId,
-    /// Its file's name.
-    pub name: String,
-    /// What an [`Svma`] of the file needs added to be an [`Avma`], wrapping.
-    pub bias: u64,
-    /// The addresses it spans.
-    pub range: Range<u64>,
-    /// The file; a scripted target has none.
-    pub image: Option<Arc<Image>>,
-}
-
-impl Module {
-    /// Whether `avma` lies in a part that its file describes.
-    #[must_use]
-    pub fn has_segment(&self, avma: Avma) -> bool {
-        let segment = |image: &Arc<Image>| image.segment_at(self.svma(avma)).is_some();
-        self.contains(avma) && self.image.as_ref().is_some_and(segment)
-    }
-
-    /// Whether `avma` lies between its first and its last byte.
-    #[must_use]
-    pub fn contains(&self, avma: Avma) -> bool {
-        self.range.contains(&avma.0)
-    }
-
-    /// The address in the file of a live one.
-    #[must_use]
-    pub const fn svma(&self, avma: Avma) -> Svma {
-        Svma(avma.0.wrapping_sub(self.bias))
-    }
-
-    /// The live address of one in the file.
-    #[must_use]
-    pub const fn avma(&self, svma: Svma) -> Avma {
-        Avma(svma.0.wrapping_add(self.bias))
-    }
-}
-
-/// The module that an address lies in. Parts of one may lie between those of another:
-/// the one that has something there is meant.
-#[must_use]
-pub fn module_at(modules: &[Arc<Module>], address: Avma) -> Option<&Arc<Module>> {
-    let around = || modules.iter().filter(|module| module.contains(address));
-    let here = around().find(|module| module.has_segment(address));
-    here.or_else(|| around().next())
-}
-
-/// A site to be armed, with what its window is to do.
+/// A site to be armed, with the plan of its window.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Arm {
     /// The module the site is in.
@@ -102,9 +57,9 @@ pub struct Arm {
 pub enum Event {
     /// A window ended with nothing seen; its task runs again.
     Window(WindowRecord),
-    /// Something was seen. With a hit, both tasks stand at their accesses until
+    /// Something was seen. With a hit, both tasks are stopped at their accesses until
     /// [`Target::release`] or [`Target::dismiss`]; without, the bytes changed and
-    /// the sampled task alone stands.
+    /// only the sampled task is stopped.
     Collision(WindowRecord),
     /// A site fired and no window was opened, for this reason.
     Passed {
@@ -122,26 +77,25 @@ pub enum Event {
         /// The site.
         svma: Svma,
     },
-    /// Modules came or went: look at [`Target::modules`] again.
+    /// Modules were mapped or unmapped: see [`Target::modules`].
     ModulesChanged,
-    /// A second task appeared in this space: from here on collisions are possible.
-    Company(SpaceId),
-    /// A signal is about to kill the target; its task stands until it is let go
-    /// with [`Target::resume`].
+    /// This space has a second task now: from here on collisions are possible.
+    SecondTask(SpaceId),
+    /// A signal is about to kill the target; its task is stopped until
+    /// [`Target::resume`].
     Fatal {
-        /// Who got it.
+        /// The task that got it.
         task: TaskId,
         /// Its registers.
         registers: Registers,
-        /// Which.
+        /// The signal.
         signal: i32,
     },
-    /// A signal asked the tool to stop. Whether a process sent it (the terminal
-    /// sends its own to the target as well).
+    /// A signal asked the tool to stop.
     Interrupted {
-        /// Which signal.
+        /// The signal.
         signal: i32,
-        /// Whether a process sent it.
+        /// Whether a process sent it; the terminal sends its own to the target too.
         by_process: bool,
     },
     /// The target ended.
@@ -161,13 +115,13 @@ pub trait Target {
     /// Arms sites.
     fn arm(&mut self, sites: &[Arm]);
 
-    /// Where only a few sites can be armed at once in a space.
-    fn turns(&self) -> Option<Turns>;
+    /// The limits of a target that can arm only a few sites at once.
+    fn rotation(&self) -> Option<RotationLimits>;
 
     /// Disarms every site.
     fn disarm_all(&mut self);
 
-    /// How long tasks may be held in sum, from the start. Windows are opened
+    /// Sets how long tasks may be held in total, from the start. Windows are opened
     /// while [`Target::held`] is below it.
     fn allow(&mut self, held: Duration);
 
@@ -177,14 +131,11 @@ pub trait Target {
     /// When the target can no longer be driven.
     fn wait(&mut self, deadline: Duration) -> Result<Event, TargetError>;
 
-    /// Ends the window of a collision and lets its tasks go.
+    /// Ends the window of a collision and resumes its tasks.
     fn release(&mut self, window: WindowId);
 
-    /// Lets those run who were let go and stand only because it is asked so much.
-    fn go_on(&mut self) {}
-
-    /// The hit was not what it seemed: lets the task that made it go, and goes
-    /// on with the window.
+    /// The hit was not what it seemed: resumes the task that made it and continues
+    /// the window.
     fn dismiss(&mut self, window: WindowId);
 
     /// Ends the window of a collision and leaves the target stopped for good, with
@@ -195,36 +146,17 @@ pub trait Target {
     /// accesses.
     ///
     /// # Errors
-    /// When there is no such thing, or it cannot be written.
+    /// When the target has no core format, or the file cannot be written.
     fn write_core(&mut self, window: WindowId, path: &Path) -> io::Result<u64>;
 
-    /// Lets a task of [`Event::Fatal`] go on.
+    /// Resumes the task of an [`Event::Fatal`].
     fn resume(&mut self, task: TaskId);
 
-    /// The stack of a standing task: its pc, then return addresses.
-    fn stack(&mut self, task: TaskId, registers: &Registers) -> Vec<Avma>;
+    /// The state of the target.
+    fn inspect(&mut self) -> &mut dyn Inspect;
 
-    /// Where in the target an address is.
-    fn region(&mut self, space: SpaceId, address: Avma) -> Region;
-
-    /// The tasks of a space that are in a system call now, with the registers
-    /// that hold its arguments.
-    fn in_system_calls(&mut self, space: SpaceId) -> Vec<(TaskId, Registers)>;
-
-    /// Other processes that map the memory at an address, by number and name.
-    fn sharers(&mut self, space: SpaceId, address: Avma) -> Vec<(u32, String)>;
-
-    /// The space a task lives in.
-    fn space_of(&self, task: TaskId) -> SpaceId;
-
-    /// A task's name.
-    fn thread_name(&mut self, task: TaskId) -> ThreadName;
-
-    /// Reads memory, breakpoint bytes hidden. Whether all of it could be read.
-    fn read(&mut self, space: SpaceId, address: Avma, buffer: &mut [u8]) -> bool;
-
-    /// The start of the instruction that ends at `address`.
-    fn instruction_before(&mut self, space: SpaceId, address: Avma) -> Option<Avma>;
+    /// The hints for a target where every request is expensive.
+    fn batch(&mut self) -> &mut dyn Batch;
 
     /// Thread time used so far: what the time held is measured against.
     fn thread_time(&mut self) -> Duration;
@@ -232,19 +164,6 @@ pub trait Target {
     /// Time tasks were held so far, in windows and at samples without one.
     fn held(&self) -> Duration;
 
-    /// Code that was seen to run since the last call, where that is told: live
-    /// ranges of functions.
-    fn take_lively(&mut self) -> Vec<Range<u64>>;
-
-    /// Whether a sample could be taken now.
-    fn has_room(&self) -> bool;
-
-    /// For how long nobody ran at all, where stopping one stops all.
-    fn standstill(&self) -> Option<Standstill>;
-
-    /// The losses that belong to no window's record, since the last call.
+    /// The losses since the last call that are in no window's record.
     fn take_losses(&mut self) -> Losses;
-
-    /// What this target cannot look at.
-    fn unseen(&self) -> Vec<Unseen>;
 }

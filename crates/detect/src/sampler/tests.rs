@@ -21,11 +21,11 @@ fn sites(count: u64, weight: impl Fn(u64) -> f64) -> Arc<Selected> {
     })
 }
 
-fn turns(at_once: usize) -> Turns {
-    Turns {
+fn rotation(at_once: usize) -> RotationLimits {
+    RotationLimits {
         at_once,
-        each: Duration::from_millis(20),
-        stop_all: false,
+        longest: Duration::from_millis(20),
+        stops_all: false,
     }
 }
 
@@ -68,7 +68,7 @@ fn what_fired_alone_comes_back_with_company() {
     sampler.add_module(M, S, &sites(3, |_| 1.0));
     sampler.alone(M, Svma(1));
     sampler.sampled(M, Svma(2));
-    assert_eq!(sampler.company(|_| true), [(M, Svma(1))]);
+    assert_eq!(sampler.second_task(|_| true), [(M, Svma(1))]);
     assert_eq!(sampler.counts(), (3, 3, 2));
 }
 
@@ -85,7 +85,7 @@ fn a_module_that_goes_takes_its_sites_along() {
 
 #[test]
 fn where_few_can_be_armed_they_take_turns() {
-    let mut sampler = Sampler::new(Random::new(3), 1e6, Some(turns(2)), Start::AtOnce);
+    let mut sampler = Sampler::new(Random::new(3), 1e6, Some(rotation(2)), Start::AtOnce);
     assert_eq!(sampler.add_module(M, S, &sites(100, |_| 1.0)).len(), 2);
     assert!(sampler.is_full());
     assert!(sampler.tick(1.0, 1e9).is_empty(), "there is no room");
@@ -112,7 +112,7 @@ fn a_file_mapped_twice_counts_once() {
     assert_eq!(sampler.counts(), (5, 5, 1));
     sampler.retain_modules(|module| module == M);
     assert_eq!(sampler.counts(), (5, 5, 1));
-    assert_eq!(sampler.company(|_| true), []);
+    assert_eq!(sampler.second_task(|_| true), []);
 }
 
 #[test]
@@ -125,7 +125,7 @@ fn a_gentle_start_arms_few() {
 
 #[test]
 fn code_that_runs_is_drawn_more_often_and_the_rest_still_is() {
-    let mut sampler = Sampler::new(Random::new(5), 1e6, Some(turns(4)), Start::AtOnce);
+    let mut sampler = Sampler::new(Random::new(5), 1e6, Some(rotation(4)), Start::AtOnce);
     sampler.add_module(M, S, &sites(10_000, |_| 1.0));
     sampler.ran(M, Svma(100)..Svma(200));
     sampler.ran(M, Svma(100)..Svma(200));

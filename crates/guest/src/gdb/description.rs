@@ -6,6 +6,7 @@
 //! `architecture`, `reg` and `xi:include`, and skips the rest.
 
 use super::packet::decode_hex;
+use crate::VcpuRegisters;
 use redhanded_model::{Register, Registers};
 
 /// The document that a stub begins its description with.
@@ -227,29 +228,6 @@ pub struct Layout {
     cr3: Option<Place>,
     cr4: Option<Place>,
     efer: Option<Place>,
-}
-
-/// The registers of one virtual processor. What the stub does not tell is `None`.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct VcpuRegisters {
-    /// The integer registers; bases that are unknown are 0 there.
-    pub general: Registers,
-    /// The code segment; its lowest two bits are the privilege level.
-    pub cs: Option<u16>,
-    /// Base of `fs`.
-    pub fs_base: Option<u64>,
-    /// Base of `gs`: of the per-CPU data, in a kernel.
-    pub gs_base: Option<u64>,
-    /// The base of `gs` that `swapgs` would bring.
-    pub kernel_gs_base: Option<u64>,
-    /// Protection and paging.
-    pub cr0: Option<u64>,
-    /// The root of the page tables, with other bits.
-    pub cr3: Option<u64>,
-    /// Paging in four or five levels, among others.
-    pub cr4: Option<u64>,
-    /// Long mode, among others.
-    pub efer: Option<u64>,
 }
 
 impl Layout {

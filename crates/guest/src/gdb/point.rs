@@ -1,6 +1,6 @@
 //! Breakpoints and watches, and the other things that a stub can be asked.
 
-use super::description::VcpuRegisters;
+use crate::VcpuRegisters;
 
 /// What a point waits for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

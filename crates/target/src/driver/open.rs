@@ -27,9 +27,9 @@ pub struct OpenWindow {
     pub opened: Duration,
     pub deadline: Duration,
     /// When the bytes are looked at again.
-    pub next_look: Duration,
+    pub next_recheck: Duration,
     /// How often that was done.
-    pub looks: u32,
+    pub rechecks: u32,
     pub phase: Phase,
     pub stalled: u32,
 }
@@ -65,8 +65,8 @@ impl OpenWindow {
             slots: Vec::new(),
             opened: Duration::ZERO,
             deadline: Duration::ZERO,
-            next_look: Duration::ZERO,
-            looks: 0,
+            next_recheck: Duration::ZERO,
+            rechecks: 0,
             phase: Phase::Waiting,
             stalled: 0,
         }

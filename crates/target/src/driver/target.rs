@@ -2,13 +2,11 @@
 
 use super::Driver;
 use super::open::Phase;
-use crate::{Arm, Event, Machine, Module, Stop, Target, TargetError, Turns};
-use redhanded_model::{
-    Avma, Bytes, Losses, Region, Registers, SpaceId, Standstill, TaskId, ThreadName, Unseen,
-    WindowId,
+use crate::{
+    Arm, Batch, Event, Inspect, Machine, Module, RotationLimits, Stop, Target, TargetError,
 };
+use redhanded_model::{Avma, Bytes, Losses, SpaceId, TaskId, WindowId};
 use std::io;
-use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -62,8 +60,8 @@ impl<M: Machine> Target for Driver<M> {
         }
     }
 
-    fn turns(&self) -> Option<Turns> {
-        self.machine.turns()
+    fn rotation(&self) -> Option<RotationLimits> {
+        self.machine.rotation()
     }
 
     fn disarm_all(&mut self) {
@@ -103,10 +101,6 @@ impl<M: Machine> Target for Driver<M> {
         for task in window.standing() {
             self.machine.resume(task);
         }
-    }
-
-    fn go_on(&mut self) {
-        self.machine.go_on();
     }
 
     fn freeze(&mut self, window: WindowId) {
@@ -156,36 +150,12 @@ impl<M: Machine> Target for Driver<M> {
         }
     }
 
-    fn stack(&mut self, task: TaskId, registers: &Registers) -> Vec<Avma> {
-        self.machine.stack(task, registers)
+    fn inspect(&mut self) -> &mut dyn Inspect {
+        &mut self.machine
     }
 
-    fn region(&mut self, space: SpaceId, address: Avma) -> Region {
-        self.machine.region(space, address)
-    }
-
-    fn in_system_calls(&mut self, space: SpaceId) -> Vec<(TaskId, Registers)> {
-        self.machine.in_system_calls(space)
-    }
-
-    fn sharers(&mut self, space: SpaceId, address: Avma) -> Vec<(u32, String)> {
-        self.machine.sharers(space, address)
-    }
-
-    fn space_of(&self, task: TaskId) -> SpaceId {
-        self.machine.space_of(task)
-    }
-
-    fn thread_name(&mut self, task: TaskId) -> ThreadName {
-        self.machine.thread_name(task)
-    }
-
-    fn read(&mut self, space: SpaceId, address: Avma, buffer: &mut [u8]) -> bool {
-        self.machine.read(space, address, buffer)
-    }
-
-    fn instruction_before(&mut self, space: SpaceId, address: Avma) -> Option<Avma> {
-        self.machine.instruction_before(space, address)
+    fn batch(&mut self) -> &mut dyn Batch {
+        &mut self.machine
     }
 
     fn thread_time(&mut self) -> Duration {
@@ -197,25 +167,9 @@ impl<M: Machine> Target for Driver<M> {
         self.held + self.open.iter().map(|w| w.held(now)).sum::<Duration>()
     }
 
-    fn take_lively(&mut self) -> Vec<Range<u64>> {
-        self.machine.take_lively()
-    }
-
-    fn has_room(&self) -> bool {
-        self.machine.has_room()
-    }
-
-    fn standstill(&self) -> Option<Standstill> {
-        self.machine.standstill()
-    }
-
     fn take_losses(&mut self) -> Losses {
         let mut losses = std::mem::take(&mut self.losses);
         losses.merge(&self.machine.take_losses());
         losses
-    }
-
-    fn unseen(&self) -> Vec<Unseen> {
-        self.machine.unseen()
     }
 }

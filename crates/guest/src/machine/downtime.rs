@@ -1,45 +1,45 @@
-//! How long the whole machine stood.
+//! How long all CPUs were stopped.
 
 use redhanded_model::Standstill;
 use std::time::{Duration, Instant};
 
-/// Of so many windows it is kept how long each took; the first ones say enough.
+/// The downtime of so many windows is kept; the first ones say enough.
 const MOST_WINDOWS: usize = 10_000;
 
 /// The time in which no CPU ran.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Stood {
+pub(super) struct Downtime {
     since: Option<Instant>,
     total: Duration,
-    /// What of it was before the window that is over, if one is.
-    over: Option<Duration>,
-    /// What each window took.
+    /// The total before the window that just ended, if one did.
+    before_window: Option<Duration>,
+    /// The downtime of each window.
     windows: Vec<Duration>,
 }
 
-impl Stood {
+impl Downtime {
     pub(super) fn begins(&mut self, at: Instant) {
         self.since.get_or_insert(at);
     }
 
     pub(super) fn ends(&mut self) {
         self.total += self.since.take().map_or(Duration::ZERO, |s| s.elapsed());
-        if let Some(before) = self.over.take()
+        if let Some(before) = self.before_window.take()
             && self.windows.len() < MOST_WINDOWS
         {
             self.windows.push(self.total - before);
         }
     }
 
-    /// How long it stood before the present standstill.
-    pub(super) const fn before(&self) -> Duration {
+    /// The total before the present stop.
+    pub(super) const fn total(&self) -> Duration {
         self.total
     }
 
-    /// A window is over that began in the standstill after `before`; its CPU is let
-    /// go with the next that run.
-    pub(super) fn window_over(&mut self, before: Duration) {
-        self.over = Some(self.over.map_or(before, |over| over.min(before)));
+    /// A window ended that began when the total was `before`. Its CPU is resumed with
+    /// the next that are.
+    pub(super) fn window_ended(&mut self, before: Duration) {
+        self.before_window = Some(self.before_window.map_or(before, |known| known.min(before)));
     }
 
     pub(super) fn so_far(&self) -> Standstill {
