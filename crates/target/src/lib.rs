@@ -18,7 +18,8 @@ pub mod process;
 mod sys;
 pub mod vm;
 
-pub use machine::{Ending, Machine, Stop, TargetError, Turns, Watch};
+pub use machine::{Machine, Stop, TargetError, Turns, Watch};
+pub use redhanded_model::Ending;
 pub use sys::WatchFor;
 
 use redhanded_image::Image;

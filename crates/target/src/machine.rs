@@ -2,10 +2,9 @@
 
 use crate::{Module, WatchFor};
 use redhanded_model::{
-    Avma, Bytes, Context, Losses, Region, Registers, SpaceId, Standstill, TaskId, ThreadName,
-    Unseen,
+    Avma, Bytes, Context, Ending, Losses, Region, Registers, SpaceId, Standstill, TaskId,
+    ThreadName, Unseen,
 };
-use serde::{Deserialize, Serialize};
 use std::io;
 use std::ops::Range;
 use std::path::Path;
@@ -62,24 +61,6 @@ pub enum TargetError {
     /// What was asked for is not possible on this machine.
     #[error("{0}")]
     Unsupported(String),
-}
-
-/// How a target ended.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub enum Ending {
-    /// It exited with this status.
-    Exited(i32),
-    /// A signal killed it; whether it dumped core.
-    Killed {
-        /// The signal.
-        signal: i32,
-        /// Whether there is a core file.
-        core: bool,
-    },
-    /// We ended it, because the user asked for that.
-    EndedByUs,
-    /// It lives on without us.
-    LeftRunning,
 }
 
 /// Why a machine stopped, or what it noticed.
