@@ -182,7 +182,12 @@ pub struct Watch {
     #[arg(long, value_enum, default_value = "any")]
     pub fail_on: FailOn,
 
-    /// Say nothing but what went wrong
+    /// Show how the run is going, on stderr. auto: in one line, on a terminal that
+    /// the program does not use; always: else in whole lines, one every ten seconds
+    #[arg(long, value_enum, default_value = "auto", value_name = "WHEN")]
+    pub progress: ShowProgress,
+
+    /// Print nothing unless there is a race or something went wrong
     #[arg(long, short)]
     pub quiet: bool,
 
@@ -300,6 +305,16 @@ impl From<FollowWhom> for Follow {
             FollowWhom::All => Self::All,
         }
     }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum ShowProgress {
+    /// Where it disturbs nothing
+    Auto,
+    /// In any case
+    Always,
+    /// Not at all
+    Never,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]

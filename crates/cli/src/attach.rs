@@ -3,7 +3,6 @@
 use crate::arguments::Attach;
 use crate::exit::Failure;
 use crate::observe::{Observation, Subject, observe};
-use crate::run::display;
 use crate::screen;
 use redhanded_detect::Start;
 use redhanded_target::{Ending, Signals};
@@ -20,7 +19,7 @@ pub fn attach(arguments: Attach) -> Result<ExitCode, Failure> {
         screen::say("redhanded: with --overhead 0 nothing may be held, so it did not attach");
         return Ok(ExitCode::SUCCESS);
     }
-    let display = display(watch.quiet);
+    let display = watch.display(screen::is_shared_with(arguments.pid));
     let mut observation = Observation {
         until: arguments.until,
         ..arguments.tracing.observation(watch.observation(

@@ -3,21 +3,23 @@
 
 mod kernel;
 
-use crate::arguments::{Demo, DemoOf};
+use crate::arguments::{Demo, DemoOf, ShowProgress};
 use crate::exit::Failure;
-use crate::observe::{Observation, OnRace, Subject, observe};
+use crate::observe::{Display, Observation, OnRace, Subject, observe};
 use crate::run::{clock, display};
 use crate::{arguments, screen, select};
 use redhanded_demo::{NEIGHBOURS, SEEDED, Variable};
 use redhanded_detect::{Budget, CREDIT, Options, Start};
-use redhanded_model::{Class, Delays, Race, RunReport, Strategy};
+use redhanded_model::{Class, Delays, Race, Report, Strategy};
 use redhanded_process::{Program, Settings};
-use redhanded_report::{json, times};
+use redhanded_report::json::Json;
+use redhanded_report::{Writer, check, times, write_file};
 use redhanded_target::Signals;
 use std::collections::HashSet;
 use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// The demo looks no longer than this.
@@ -25,10 +27,18 @@ const LONGEST: Duration = Duration::from_secs(12);
 
 /// Shows what was asked for.
 pub fn demo(arguments: &Demo) -> Result<ExitCode, Failure> {
+    if let Some(path) = &arguments.json {
+        check(path)?;
+    }
     match arguments.what {
         DemoOf::Program => program(arguments.json.as_deref()),
         DemoOf::Kernel => kernel::demo(arguments.json.as_deref()),
     }
+}
+
+/// What is observed prints nothing: the terminal is ours.
+fn shown() -> Arc<Display> {
+    display(false, screen::shown(ShowProgress::Auto, false, false))
 }
 
 /// Says when all of these have been caught.
@@ -52,7 +62,7 @@ fn program(report_to: Option<&Path>) -> Result<ExitCode, Failure> {
         SEEDED.len(),
         NEIGHBOURS.len()
     ));
-    let display = display(false);
+    let display = shown();
     let selection = arguments::Select {
         module: vec!["redhanded".to_owned()],
         function: vec!["redhanded_demo::*".to_owned()],
@@ -88,7 +98,7 @@ fn program(report_to: Option<&Path>) -> Result<ExitCode, Failure> {
     };
     let (report, _) = observe(observation, &display)?;
     let mut text = Vec::new();
-    display.terminal.full(&mut text, &report)?;
+    display.terminal.write(&report, &mut text)?;
     let caught = conclude(&mut text, &report, SEEDED, NEIGHBOURS)?;
     write!(
         text,
@@ -110,13 +120,13 @@ What to do next
 /// Shows and writes it; the exit status.
 fn tell(
     text: &[u8],
-    report: &RunReport,
+    report: &Report,
     report_to: Option<&Path>,
     caught: bool,
 ) -> Result<ExitCode, Failure> {
     let _ = std::io::stderr().write_all(text);
     if let Some(path) = report_to {
-        json::write_file(report, path)?;
+        write_file(&Json, report, path)?;
     }
     Ok(if caught {
         ExitCode::SUCCESS
@@ -137,7 +147,7 @@ fn is_on(race: &Race, variable: &str) -> bool {
 /// What was seen; whether all went as it should.
 fn conclude(
     out: &mut dyn Write,
-    report: &RunReport,
+    report: &Report,
     seeded: &[Variable],
     neighbours: &[Variable],
 ) -> std::io::Result<bool> {

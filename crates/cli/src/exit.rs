@@ -2,7 +2,7 @@
 
 use redhanded_image::ImageError;
 use redhanded_provision::ProvisionError;
-use redhanded_report::ReportError;
+use redhanded_report::WriteError;
 use redhanded_target::{Ending, TargetError};
 use std::process::ExitCode;
 use thiserror::Error;
@@ -30,7 +30,7 @@ pub enum Failure {
     Image(#[from] ImageError),
     /// A report cannot be written.
     #[error(transparent)]
-    Report(#[from] ReportError),
+    Report(#[from] WriteError),
     /// The tracer could not do it.
     #[error("{message}")]
     Tracer {
@@ -72,7 +72,7 @@ pub fn usage(error: &clap::Error) -> ExitCode {
 /// The status of the program, as a shell would give it.
 pub fn of_program(ending: Ending) -> ExitCode {
     ExitCode::from(match ending {
-        Ending::Exited(status) => status as u8,
+        Ending::Exited { status } => status as u8,
         Ending::Killed { signal, .. } => 128u8.wrapping_add(signal as u8),
         Ending::EndedByUs | Ending::LeftRunning => 0,
     })

@@ -6,7 +6,6 @@ pub mod machine;
 use crate::arguments::Kernel;
 use crate::exit::Failure;
 use crate::observe::{Observation, Subject, observe};
-use crate::run::display;
 use crate::screen;
 use redhanded_detect::{Budget, Options, Start};
 use redhanded_guest::{Address, KernelFiles};
@@ -52,7 +51,8 @@ pub fn kernel(arguments: &Kernel) -> Result<ExitCode, Failure> {
     if watch.overhead == Some(0.0) {
         return machine::unobserved(subject.place, &signals);
     }
-    let display = display(watch.quiet);
+    // What a workload prints comes out on our own streams.
+    let display = watch.display(arguments.gdb.is_none());
     let delays = Delays {
         task: watch.delay.unwrap_or(DELAY),
         atomic: arguments.atomic_delay,

@@ -10,10 +10,10 @@ use crate::wire::{Finished, Heard, Listener, Mapped, Message, tell_place};
 use redhanded_detect::{Counts, Folded, Folder, Options, Outcome};
 use redhanded_guest::rescue;
 use redhanded_image::Image;
-use redhanded_model::{Class, Crash, Race, RunReport, Unseen};
+use redhanded_model::{Class, Crash, Race, Report, Run, Unseen};
 use redhanded_process::{Front, Guarded, Program, Settings, Side, split};
 use redhanded_provision as launch;
-use redhanded_report::{Progress, Tally, Terminal};
+use redhanded_report::{Progress, Shown, Tally, Terminal};
 use redhanded_target::images::Images;
 use redhanded_target::{Ending, Signals, TargetError};
 use std::io::Write;
@@ -67,14 +67,15 @@ pub struct Display {
     pub terminal: Terminal,
     pub progress: Progress,
     pub announce: bool,
-    pub show_indexing: bool,
+    /// How the indexing of large files is shown.
+    pub indexing: Shown,
 }
 
 impl Display {
     /// Indexes an image, with a progress bar if it takes a while.
     pub fn index(&self, image: &Image) {
         self.progress
-            .suspend(|| crate::sites::index(image, self.show_indexing));
+            .suspend(|| crate::sites::index(image, self.indexing));
     }
 }
 
@@ -82,7 +83,7 @@ impl Display {
 pub fn observe(
     mut observation: Observation,
     display: &Display,
-) -> Result<(RunReport, Ending), Failure> {
+) -> Result<(Report, Ending), Failure> {
     let refused = |source| TargetError::System {
         action: "cannot make a process for the tracer".to_owned(),
         source,
@@ -255,14 +256,14 @@ impl Watching<'_> {
         mut self,
         finished: Option<Finished>,
         observation: &Observation,
-    ) -> Result<(RunReport, Ending), Failure> {
+    ) -> Result<(Report, Ending), Failure> {
         let is_ours = self.is_ours;
-        let (mut report, outcome, mut ending) = match finished {
-            Some(finished) => (finished.report, finished.outcome, finished.ending),
+        let (mut run, outcome, mut ending) = match finished {
+            Some(finished) => (finished.run, finished.outcome, finished.ending),
             None => (self.bereaved(), Outcome::Enough, Ending::LeftRunning),
         };
         if let (true, Some(pid)) = (is_ours, self.pid) {
-            let cut_short = report.cut_short;
+            let cut_short = run.cut_short;
             let after = match outcome {
                 Outcome::Ended(ending) => {
                     self.front.wait_for(pid, GRACE);
@@ -293,7 +294,7 @@ impl Watching<'_> {
         }
         if let Some(machine) = self.machine.take() {
             let over = machine.state().is_over() || matches!(outcome, Outcome::Ended(_));
-            ending = kernel::machine::end(machine, over, &mut report);
+            ending = kernel::machine::end(machine, over, &mut run);
         }
         if let (false, Outcome::Frozen, Some(pid)) = (is_ours, outcome, self.pid) {
             say_frozen(pid);
@@ -301,17 +302,17 @@ impl Watching<'_> {
         if let Some(crash) = self.crash.take()
             && matches!(ending, Ending::Killed { signal, .. } if signal == crash.signal)
         {
-            report.crash = Some(crash);
+            run.crash = Some(crash);
         }
-        report.program = name(&observation.subject);
-        report.ending = Some(describe(ending));
-        report.races = self.folder.into_races();
-        Ok((report, ending))
+        run.program = name(&observation.subject);
+        run.ending = Some(ending);
+        let races = self.folder.into_races();
+        Ok((Report { run, races }, ending))
     }
 
     /// The tracer is gone without a word: what is known, and first of all the
     /// program's bytes back.
-    fn bereaved(&mut self) -> RunReport {
+    fn bereaved(&mut self) -> Run {
         let restored = self.front.rescued();
         let why = match self.front.tracer_ending() {
             Some(Ending::Killed { signal, .. }) => format!("was killed by signal {signal}"),
@@ -321,7 +322,7 @@ impl Watching<'_> {
             "redhanded: its tracer {why}; breakpoints were removed from {restored} targets, and \
              what was observed goes on unobserved"
         ));
-        RunReport {
+        Run {
             runs: 1,
             wall_s: self.started.elapsed().as_secs_f64(),
             samples: self.counts.samples,
@@ -336,7 +337,7 @@ impl Watching<'_> {
                 why: format!("the tracer {why}"),
             }],
             cut_short: true,
-            ..RunReport::default()
+            ..Run::default()
         }
     }
 }
@@ -349,7 +350,7 @@ fn say_frozen(pid: u32) {
 }
 
 const fn ending_is_open(ending: Ending) -> bool {
-    matches!(ending, Ending::LeftRunning | Ending::Exited(0))
+    matches!(ending, Ending::LeftRunning | Ending::Exited { status: 0 })
 }
 
 fn name(subject: &Subject) -> Vec<String> {
@@ -366,17 +367,5 @@ fn name(subject: &Subject) -> Vec<String> {
             .map(|argument| String::from_utf8_lossy(argument).into_owned())
             .collect(),
         Subject::Kernel(kernel) => kernel.name.clone(),
-    }
-}
-
-fn describe(ending: Ending) -> String {
-    match ending {
-        Ending::Exited(status) => format!("exited with status {status}"),
-        Ending::Killed { signal, core } => {
-            let dumped = if core { ", core dumped" } else { "" };
-            format!("killed by signal {signal}{dumped}")
-        }
-        Ending::EndedByUs => "ended by redhanded".to_owned(),
-        Ending::LeftRunning => "left running".to_owned(),
     }
 }

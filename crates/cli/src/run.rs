@@ -5,12 +5,12 @@ use crate::exit::{self, Failure};
 use crate::observe::{Display, Observation, Subject, observe};
 use crate::{screen, select};
 use redhanded_detect::{Budget, CREDIT, Options, Start};
-use redhanded_model::{Class, Delays, RunReport};
+use redhanded_model::{Class, Delays, Report};
 use redhanded_process::{Program, Settings, WatchBy};
-use redhanded_report::{Progress, ReportError, SourceFiles, Terminal, json};
+use redhanded_report::json::Json;
+use redhanded_report::{Progress, Shown, SourceFiles, Terminal, Writer, check, write_file};
 use redhanded_target::{Ending, Signals};
 use std::io::Write;
-use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -49,7 +49,8 @@ pub fn run(arguments: Run) -> Result<ExitCode, Failure> {
             program.path.display()
         ));
     }
-    let display = display(watch.quiet);
+    // Its standard error is ours.
+    let display = watch.display(true);
     let observation = Observation {
         until: arguments.until,
         repeat: arguments.repeat,
@@ -68,9 +69,14 @@ impl Watch {
     /// What can be known to be wrong before anything is touched.
     pub fn check(&self) -> Result<(), Failure> {
         if let Some(json) = &self.json {
-            check_place(json)?;
+            check(json)?;
         }
         Ok(())
+    }
+
+    /// How the run is shown where the target may share the terminal, or not.
+    pub fn display(&self, shared: bool) -> Arc<Display> {
+        display(self.quiet, screen::shown(self.progress, self.quiet, shared))
     }
 
     /// The observation of `subject` that is asked for.
@@ -112,18 +118,18 @@ impl Watch {
     /// Shows and writes the report; the exit status.
     pub fn tell(
         &self,
-        report: &RunReport,
+        report: &Report,
         ending: Ending,
         display: &Display,
     ) -> Result<ExitCode, Failure> {
         if !self.quiet || !report.races.is_empty() {
             let mut text = Vec::new();
-            display.terminal.full(&mut text, report)?;
+            display.terminal.write(report, &mut text)?;
             // A closed stderr must not change the program's status.
             let _ = std::io::stderr().write_all(&text);
         }
         if let Some(path) = &self.json {
-            json::write_file(report, path)?;
+            write_file(&Json, report, path)?;
         }
         let failed = self.fail_on == FailOn::Any
             && report.races.iter().any(|race| race.class == Class::Race);
@@ -175,38 +181,16 @@ impl Tracing {
     }
 }
 
-/// How a run is shown.
-pub fn display(quiet: bool) -> Arc<Display> {
+/// How a run is shown, unless it is to be quiet.
+pub fn display(quiet: bool, progress: Shown) -> Arc<Display> {
     let source = SourceFiles::default();
     Arc::new(Display {
         terminal: Terminal::new(screen::style())
             .with_source(move |file, line| source.line(file, line)),
-        progress: Progress::new(screen::shows_progress(quiet)),
+        progress: Progress::new(progress),
         announce: !quiet,
-        show_indexing: screen::shows_progress(quiet),
+        indexing: progress,
     })
-}
-
-/// A report that cannot be written is better known before an hour's run.
-fn check_place(path: &Path) -> Result<(), Failure> {
-    if path == Path::new("-") {
-        return Err(ReportError::Stdout.into());
-    }
-    let folder = match path.parent() {
-        Some(folder) if !folder.as_os_str().is_empty() => folder,
-        _ => Path::new("."),
-    };
-    let why = if !folder.is_dir() {
-        format!("there is no folder {}", folder.display())
-    } else if path.is_dir() {
-        "it is a folder".to_owned()
-    } else {
-        return Ok(());
-    };
-    Err(Failure::Usage(format!(
-        "cannot write the report to {}: {why}",
-        path.display()
-    )))
 }
 
 /// A seed that differs from run to run.

@@ -1,7 +1,10 @@
 //! What goes to the terminal: stderr, because stdout belongs to the program.
 
-use redhanded_report::Style;
+use crate::arguments::ShowProgress;
+use redhanded_report::{Shown, Style};
+use std::fs;
 use std::io::{IsTerminal, Write};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 
 /// The style for stderr: colours only on a terminal and unless `NO_COLOR` is
 /// set.
@@ -29,13 +32,50 @@ fn style_for(terminal: bool) -> Style {
     }
 }
 
-/// Says a line. That nobody can hear it changes nothing: a closed pipe or a full
+/// Prints a line. If nobody can read it, nothing changes: a closed pipe or a full
 /// disk behind stderr must not become the outcome of a run.
 pub fn say(line: &str) {
     let _ = writeln!(std::io::stderr(), "{line}");
 }
 
-/// Whether a progress line is wanted.
-pub fn shows_progress(quiet: bool) -> bool {
-    !quiet && std::io::stderr().is_terminal()
+/// How progress is shown. `shared` says whether what is observed may use the
+/// terminal too.
+pub fn shown(wanted: ShowProgress, quiet: bool, shared: bool) -> Shown {
+    match wanted {
+        ShowProgress::Never => Shown::Nothing,
+        _ if quiet => Shown::Nothing,
+        _ if !shared && std::io::stderr().is_terminal() => Shown::InPlace,
+        ShowProgress::Auto => Shown::Nothing,
+        ShowProgress::Always => Shown::Lines,
+    }
+}
+
+/// Whether a process may use the terminal of stderr: it has it open, or it can
+/// open it as `/dev/tty`. Also where that cannot be told.
+pub fn is_shared_with(pid: u32) -> bool {
+    let shares = || {
+        let ours = fs::metadata("/proc/self/fd/2").ok()?.rdev();
+        let own = controlling_terminal("self")?;
+        let its = controlling_terminal(&pid.to_string())?;
+        if its == ours || (its != 0 && its == own) {
+            return Some(true);
+        }
+        for descriptor in fs::read_dir(format!("/proc/{pid}/fd")).ok()? {
+            // One that cannot be looked at has just been closed.
+            let open = fs::metadata(descriptor.ok()?.path());
+            if open.is_ok_and(|open| open.file_type().is_char_device() && open.rdev() == ours) {
+                return Some(true);
+            }
+        }
+        Some(false)
+    };
+    shares().unwrap_or(true)
+}
+
+/// The number of a process's controlling terminal; 0 if it has none.
+fn controlling_terminal(process: &str) -> Option<u64> {
+    let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+    // The name before the last parenthesis may hold anything.
+    let (_, fields) = stat.rsplit_once(')')?;
+    fields.split_whitespace().nth(4)?.parse().ok()
 }

@@ -1,11 +1,11 @@
 //! `redhanded sites`: what can be sampled in a file.
 
-use crate::arguments::Sites;
+use crate::arguments::{ShowProgress, Sites};
 use crate::exit::Failure;
 use crate::{screen, select};
 use redhanded_image::{Image, Selected};
 use redhanded_model::{AccessKind, Exclusions};
-use redhanded_report::{FunctionSites, Progress, SitesReport, Terminal, json};
+use redhanded_report::{FunctionSites, Progress, Shown, SitesReport, Terminal, json};
 use std::io::Write;
 use std::process::ExitCode;
 use std::time::Instant;
@@ -16,7 +16,7 @@ pub fn sites(arguments: &Sites) -> Result<ExitCode, Failure> {
     let selection = select::selection(&arguments.select)?;
     let search = select::search(&arguments.select)?;
     let image = Image::open(&arguments.image)?.with_debug_search(search);
-    index(&image, screen::shows_progress(false));
+    index(&image, screen::shown(ShowProgress::Auto, false, false));
     let selected = select::sites(&selection, &image);
     let report = SitesReport {
         file: arguments.image.display().to_string(),
@@ -49,19 +49,20 @@ pub fn sites(arguments: &Sites) -> Result<ExitCode, Failure> {
 }
 
 /// Indexes an image with a progress bar, if there is a terminal for it.
-pub fn index(image: &Image, show: bool) {
+pub fn index(image: &Image, shown: Shown) {
     let total: u64 = image
         .segments()
         .iter()
         .filter(|segment| segment.executable)
         .map(|segment| segment.file_size)
         .sum();
-    // Small ones are done before a bar could be drawn.
-    let progress = Progress::bytes(
-        show && total > 4 << 20,
-        &format!("indexing {}", image.name()),
-        total,
-    );
+    // A small one is done before a bar could be drawn.
+    let shown = if total > 4 << 20 {
+        shown
+    } else {
+        Shown::Nothing
+    };
+    let progress = Progress::bytes(shown, &format!("indexing {}", image.name()), total);
     let shown = std::sync::Mutex::new(0);
     let _ = image.sites_with_progress(&|done, _| {
         if let Ok(mut shown) = shown.lock()

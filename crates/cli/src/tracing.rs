@@ -9,7 +9,7 @@ use redhanded_detect::{
     Collision, Counts, Crashed, Folded, Folder, Outcome, Random, Sink, Standing, watch,
 };
 use redhanded_guest::{Address, GuestMachine};
-use redhanded_model::{Class, RunReport, Unseen};
+use redhanded_model::{Class, Run, Unseen};
 use redhanded_process::{Process, Program, Tracer};
 use redhanded_target::driver::Driver;
 use redhanded_target::images::{Images, Selected};
@@ -45,7 +45,7 @@ pub fn trace(observation: &Observation, tracer: &Tracer, stream: UnixStream) {
         place,
         teller: Teller::new(stream, tracer.for_threads()),
         started: Instant::now(),
-        report: RunReport::default(),
+        run: Run::default(),
         unseen: BTreeMap::new(),
         told: Duration::ZERO,
         folder: Folder::new(),
@@ -58,14 +58,14 @@ pub fn trace(observation: &Observation, tracer: &Tracer, stream: UnixStream) {
     let result = tracing.repeat();
     let message = match result {
         Ok((outcome, ending)) => {
-            let mut report = std::mem::take(&mut tracing.report);
-            report.wall_s = tracing.started.elapsed().as_secs_f64();
-            report.unseen = std::mem::take(&mut tracing.unseen)
+            let mut run = std::mem::take(&mut tracing.run);
+            run.wall_s = tracing.started.elapsed().as_secs_f64();
+            run.unseen = std::mem::take(&mut tracing.unseen)
                 .into_iter()
                 .map(|(what, why)| Unseen { what, why })
                 .collect();
             Message::Finished(Box::new(Finished {
-                report,
+                run,
                 outcome,
                 ending,
             }))
@@ -86,7 +86,7 @@ struct Tracing<'a> {
     place: Option<String>,
     teller: Teller,
     started: Instant,
-    report: RunReport,
+    run: Run,
     unseen: BTreeMap<String, String>,
     /// When it was last told how things stand.
     told: Duration,
@@ -98,7 +98,8 @@ impl Tracing<'_> {
     fn repeat(&mut self) -> Result<(Outcome, Ending), Failure> {
         let observation = self.observation;
         let mut random = Random::new(observation.seed);
-        let mut ending = Ending::Exited(0);
+        let success = Ending::Exited { status: 0 };
+        let mut ending = success;
         let runs = match (&observation.subject, observation.repeat, observation.until) {
             (Subject::Process(_) | Subject::Kernel(_), ..) | (_, None, None) => 1,
             (_, Some(runs), _) => runs,
@@ -114,7 +115,7 @@ impl Tracing<'_> {
             }
             let (outcome, ended) = self.once(left, Random::new(random.bits()))?;
             last = outcome;
-            if ended != Ending::Exited(0) && ending == Ending::Exited(0) {
+            if ended != success && ending == success {
                 ending = ended;
             }
             if !matches!(outcome, Outcome::Ended(_)) {
@@ -205,7 +206,7 @@ impl Tracing<'_> {
         options.until = until;
         options.max_windows = observation
             .max_windows
-            .map(|most| most.saturating_sub(self.report.windows));
+            .map(|most| most.saturating_sub(self.run.windows));
         let images = Arc::clone(&observation.images);
         let sites = |module: &Module| -> Option<Arc<Selected>> {
             Some(images.sites(module.image.as_ref()?))
@@ -222,9 +223,9 @@ impl Tracing<'_> {
         result: Result<(Outcome, Counts), TargetError>,
     ) -> Result<(Outcome, Ending), Failure> {
         let (outcome, counts) = result?;
-        self.report.runs += 1;
-        self.report.add(&counts);
-        self.teller.tell(Message::Progress(total(&self.report)));
+        self.run.runs += 1;
+        self.run.add(&counts);
+        self.teller.tell(Message::Progress(total(&self.run)));
         let ending = match outcome {
             Outcome::Ended(ending) => ending,
             Outcome::Enough | Outcome::Frozen | Outcome::Interrupted { .. } => Ending::LeftRunning,
@@ -268,7 +269,7 @@ trait Add {
     fn add(&mut self, counts: &Counts);
 }
 
-impl Add for RunReport {
+impl Add for Run {
     fn add(&mut self, counts: &Counts) {
         self.samples += counts.samples;
         self.windows += counts.windows;
@@ -283,21 +284,21 @@ impl Add for RunReport {
     }
 }
 
-fn total(report: &RunReport) -> Counts {
+fn total(run: &Run) -> Counts {
     Counts {
-        samples: report.samples,
-        windows: report.windows,
-        held: Duration::from_secs_f64(report.held_s),
-        thread_time: Duration::from_secs_f64(report.thread_s),
-        standstill: report.standstill,
-        sites: report.sites,
-        losses: report.losses.clone(),
+        samples: run.samples,
+        windows: run.windows,
+        held: Duration::from_secs_f64(run.held_s),
+        thread_time: Duration::from_secs_f64(run.thread_s),
+        standstill: run.standstill,
+        sites: run.sites,
+        losses: run.losses.clone(),
     }
 }
 
 impl Sink for Tracing<'_> {
     fn collision(&mut self, collision: Collision) {
-        let windows = self.report.windows + collision.record.id.0;
+        let windows = self.run.windows + collision.record.id.0;
         self.teller.collision(collision, windows);
     }
 
@@ -316,7 +317,7 @@ impl Sink for Tracing<'_> {
         };
         if let Some(folder) = &observation.core {
             let tid = collision.record.task.0;
-            let path = folder.join(format!("core.{tid}.{}", race.id));
+            let path = folder.join(format!("core.{tid}.{}", race.id()));
             let written = target.write_core(collision.record.id, &path);
             self.teller.tell(Message::Core(
                 written.map(|_| path).map_err(|error| error.to_string()),
@@ -338,13 +339,9 @@ impl Sink for Tracing<'_> {
             return;
         }
         self.told = now;
-        let mut report = RunReport {
-            races: Vec::new(),
-            unseen: Vec::new(),
-            ..self.report.clone()
-        };
-        report.add(counts);
-        self.teller.tell(Message::Progress(total(&report)));
+        let mut run = self.run.clone();
+        run.add(counts);
+        self.teller.tell(Message::Progress(total(&run)));
     }
 
     fn enough(&self) -> bool {

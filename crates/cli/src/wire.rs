@@ -5,7 +5,7 @@
 
 use crate::exit::Failure;
 use redhanded_detect::{Collision, Confirmed, Counts, Crashed, Outcome, RecentWindow};
-use redhanded_model::{Avma, ModuleId, Region, RunReport, SpaceId, ThreadName, WindowRecord};
+use redhanded_model::{Avma, ModuleId, Region, Run, SpaceId, Suspect, ThreadName, WindowRecord};
 use redhanded_target::VMLINUX;
 use redhanded_target::images::Images;
 use redhanded_target::{Ending, Module};
@@ -54,8 +54,8 @@ pub fn hear_place(stream: &UnixStream) -> Option<String> {
 /// The end of tracing.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Finished {
-    /// The report, without its races.
-    pub report: RunReport,
+    /// What was done.
+    pub run: Run,
     /// How the last run's session ended.
     pub outcome: Outcome,
     /// How the program ended, as far as it has.
@@ -81,7 +81,7 @@ pub struct Caught {
     other: Option<(Confirmed, ThreadName, Vec<Avma>)>,
     region: Region,
     modules: Vec<ModuleId>,
-    suspects: Vec<String>,
+    suspects: Vec<Suspect>,
     sampled_code: Vec<u8>,
 }
 

@@ -10,7 +10,7 @@
 use crate::system_call;
 use redhanded_image::{After, Instruction};
 use redhanded_model::{
-    AccessKind, Avma, Bytes, Hit, Loss, Region, SpaceId, ThreadName, WindowRecord,
+    AccessKind, Avma, Bytes, Hit, Loss, Region, SpaceId, Suspect, ThreadName, WindowRecord,
 };
 use redhanded_target::{Inspect, Module, module_at};
 use serde::{Deserialize, Serialize};
@@ -64,7 +64,7 @@ pub struct Collision {
     /// What was mapped.
     pub modules: Vec<Arc<Module>>,
     /// Who may have changed the bytes, where nobody was caught.
-    pub suspects: Vec<String>,
+    pub suspects: Vec<Suspect>,
     /// The bytes at the sampled instruction.
     pub sampled_code: Vec<u8>,
 }

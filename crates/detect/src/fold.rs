@@ -191,7 +191,6 @@ fn describe(collision: &Collision) -> Option<Race> {
     }
     let fingerprint = fingerprint(&accesses, &what);
     Some(Race {
-        id: fingerprint.id(),
         fingerprint,
         class,
         what,

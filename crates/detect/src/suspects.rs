@@ -1,12 +1,12 @@
 //! Bytes changed and nobody was caught: who may have done it.
 
 use crate::system_call;
-use redhanded_model::{Avma, WindowRecord};
+use redhanded_model::{Avma, Suspect, WindowRecord};
 use redhanded_target::Inspect;
 
-/// What can be said, in words: a system call of another thread that is under way
-/// into these bytes, other processes that map them.
-pub fn suspects(target: &mut dyn Inspect, record: &WindowRecord) -> Vec<String> {
+/// System calls of other threads that are under way and write these bytes, and
+/// other processes that map them.
+pub fn suspects(target: &mut dyn Inspect, record: &WindowRecord) -> Vec<Suspect> {
     let mut suspects = Vec::new();
     for (task, registers) in target.in_system_calls(record.space) {
         if task == record.task {
@@ -18,18 +18,20 @@ pub fn suspects(target: &mut dyn Inspect, record: &WindowRecord) -> Vec<String> 
             read.then(|| u64::from_le_bytes(word))
         };
         let access = system_call::access(&registers, record.bytes, &mut read_word);
-        if let Some((name, kind, _)) = access
+        if let Some((call, kind, _)) = access
             && kind.writes()
         {
-            let thread = target.thread_name(task);
-            suspects.push(format!(
-                "thread {} ({}) is in {name}(2), which writes these bytes",
-                thread.tid, thread.name
-            ));
+            suspects.push(Suspect::SystemCall {
+                thread: target.thread_name(task),
+                call: call.to_owned(),
+            });
         }
     }
-    for (pid, name) in target.sharers(record.space, record.bytes.start) {
-        suspects.push(format!("process {pid} ({name}) maps them too"));
-    }
+    let sharers = target.sharers(record.space, record.bytes.start);
+    suspects.extend(
+        sharers
+            .into_iter()
+            .map(|(pid, name)| Suspect::Process { pid, name }),
+    );
     suspects
 }

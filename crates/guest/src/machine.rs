@@ -440,7 +440,7 @@ impl GuestMachine {
             self.unseen
                 .insert("the rest of the run".to_owned(), error.to_string());
         }
-        Ending::Exited(0)
+        Ending::Exited { status: 0 }
     }
 }
 

@@ -22,6 +22,18 @@ macro_rules! address {
             }
         }
 
+        impl From<u64> for $name {
+            fn from(address: u64) -> Self {
+                Self(address)
+            }
+        }
+
+        impl From<$name> for u64 {
+            fn from(address: $name) -> Self {
+                address.0
+            }
+        }
+
         impl $name {
             /// This address moved up by `bytes`, wrapping as the machine does.
             #[must_use]

@@ -9,7 +9,9 @@ mod access;
 mod address;
 mod class;
 mod context;
+mod fingerprint;
 mod loss;
+mod notation;
 mod race;
 mod registers;
 mod run;
@@ -21,13 +23,14 @@ pub use access::{AccessKind, Bytes, pieces};
 pub use address::{Avma, ModuleId, SpaceId, Svma, TaskId};
 pub use class::{Class, Evidence, Side, Synchronisation, classify};
 pub use context::{Context, ContextKind};
+pub use fingerprint::Fingerprint;
 pub use loss::{Loss, Losses};
+pub use notation::rounded;
 pub use race::{
-    AccessReport, BitField, Fingerprint, Frame, Line, Race, Region, SeenBy, ThreadName, Values,
-    What,
+    AccessReport, BitField, Frame, Line, Race, Region, SeenBy, Suspect, ThreadName, Values, What,
 };
 pub use registers::{Register, Registers};
-pub use run::{Crash, CrashWindow, RunReport, SiteCounts, Standstill, Unseen};
+pub use run::{Crash, CrashWindow, Ending, Report, Run, SiteCounts, Standstill, Unseen};
 pub use site::{Excluded, Exclusions, Site};
 pub use watch::{Watch, WatchFor};
 pub use window::{Delays, Hit, Strategy, WindowEnd, WindowId, WindowPlan, WindowRecord};

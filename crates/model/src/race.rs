@@ -1,7 +1,13 @@
 //! Races: collisions that share a fingerprint, told in names.
+//!
+//! These types are the `races` of a report's document, which `docs/json.md`
+//! describes key by key. Where some keys are made from others, or a value is
+//! there both as data and in words, the object is written by hand; what is read
+//! is the data alone.
 
-use crate::{AccessKind, Class, Context, Svma};
-use serde::{Deserialize, Serialize};
+use crate::notation::{self, object};
+use crate::{AccessKind, Class, Context, ContextKind, Fingerprint, Svma};
+use serde::{Deserialize, Serialize, Serializer};
 use std::fmt;
 
 /// One frame of a stack, innermost first. Inlined functions have frames of
@@ -17,6 +23,7 @@ pub struct Frame {
     /// The file name of the module it is in.
     pub module: Option<String>,
     /// The address in the module's file, or the live one outside any module.
+    #[serde(with = "notation::address")]
     pub address: u64,
     /// Whether this function was inlined into the next frame's.
     pub inlined: bool,
@@ -34,6 +41,32 @@ pub struct ThreadName {
     pub context: Option<Context>,
 }
 
+/// `thread 4711 (worker)`, or in a kernel `task 4711 (worker) on CPU 0`.
+impl fmt::Display for ThreadName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let named = |f: &mut fmt::Formatter<'_>, kind: &str| match self.name.as_str() {
+            "" => write!(f, "{kind} {}", self.tid),
+            name => write!(f, "{kind} {} ({name})", self.tid),
+        };
+        let Some(context) = self.context else {
+            return named(f, "thread");
+        };
+        let off = if context.interrupts_off {
+            ", interrupts off"
+        } else {
+            ""
+        };
+        let cpu = context.cpu;
+        if context.kind == ContextKind::Task {
+            named(f, "task")?;
+            return write!(f, " on CPU {cpu}{off}");
+        }
+        // The interrupted task has nothing to do with it, but may be known.
+        write!(f, "{} on CPU {cpu}{off}, over ", context.kind.name())?;
+        named(f, "task")
+    }
+}
+
 /// One side of a race.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct AccessReport {
@@ -44,6 +77,7 @@ pub struct AccessReport {
     /// To how many bytes.
     pub size: u64,
     /// The instruction's address in the target.
+    #[serde(with = "notation::address")]
     pub pc: u64,
     /// The instruction as text, where it is known.
     pub instruction: Option<String>,
@@ -62,8 +96,8 @@ pub struct AccessReport {
 }
 
 /// Where in the target the bytes are.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase", tag = "kind")]
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", tag = "kind")]
 pub enum Region {
     /// A variable of a module.
     Global {
@@ -74,16 +108,17 @@ pub enum Region {
     Heap,
     /// A thread's stack.
     Stack {
-        /// Whose.
+        /// The thread.
         thread: ThreadName,
     },
-    /// A CPU's own copy of a variable of a kernel.
+    /// One CPU's copy of a per-CPU variable of a kernel.
     PerCpu {
         /// The kernel's file name.
         module: String,
-        /// Whose.
+        /// The CPU.
         cpu: u32,
         /// Where the variable is in the file.
+        #[serde(rename = "address", with = "notation::address")]
         svma: Svma,
     },
     /// Another mapping.
@@ -94,7 +129,58 @@ pub enum Region {
         shared: bool,
     },
     /// It could not be told.
+    #[default]
     Unknown,
+}
+
+impl fmt::Display for Region {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Global { module } => write!(f, "global of {module}"),
+            Self::Heap => f.write_str("heap"),
+            Self::Stack { thread } => write!(f, "stack of {thread}"),
+            Self::PerCpu { cpu, .. } => write!(f, "per-CPU data of CPU {cpu}"),
+            Self::Mapping { name, shared } => {
+                let sharing = if *shared { ", shared" } else { "" };
+                match name.as_str() {
+                    "anonymous" => write!(f, "anonymous mapping{sharing}"),
+                    name => write!(f, "mapping {name}{sharing}"),
+                }
+            }
+            Self::Unknown => f.write_str("unknown"),
+        }
+    }
+}
+
+/// Who may have changed bytes that nobody was caught changing.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", tag = "kind")]
+pub enum Suspect {
+    /// A system call of another thread, under way, that writes these bytes.
+    SystemCall {
+        /// The thread.
+        thread: ThreadName,
+        /// The call.
+        call: String,
+    },
+    /// Another process that maps these bytes.
+    Process {
+        /// Its number.
+        pid: u32,
+        /// Its name.
+        name: String,
+    },
+}
+
+impl fmt::Display for Suspect {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::SystemCall { thread, call } => {
+                write!(f, "{thread} is in {call}(2), which writes these bytes")
+            }
+            Self::Process { pid, name } => write!(f, "process {pid} ({name}) maps them too"),
+        }
+    }
 }
 
 /// A bit-field that lies in the accessed bytes.
@@ -109,7 +195,7 @@ pub struct BitField {
 }
 
 /// What is raced on.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
 pub struct What {
     /// The variable, if it has a name.
     pub name: Option<String>,
@@ -121,11 +207,28 @@ pub struct What {
     /// Bit-fields among the accessed bytes.
     pub bit_fields: Vec<BitField>,
     /// The live address.
+    #[serde(with = "notation::address")]
     pub address: u64,
     /// The size of the sampled access.
     pub size: u64,
     /// Where it lies.
+    #[serde(rename = "memory", default)]
     pub region: Region,
+}
+
+impl Serialize for What {
+    fn serialize<S: Serializer>(&self, out: S) -> Result<S::Ok, S::Error> {
+        object!(out, {
+            "name": self.name,
+            "type": self.type_name,
+            "field": self.field,
+            "bit_fields": self.bit_fields,
+            "address": format_args!("{:#x}", self.address),
+            "size": self.size,
+            "memory": self.region,
+            "region": format_args!("{}", self.region),
+        })
+    }
 }
 
 /// How a collision was seen.
@@ -139,12 +242,24 @@ pub enum SeenBy {
 }
 
 /// The bytes around a collision.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Default, Deserialize)]
 pub struct Values {
     /// When the window opened.
+    #[serde(deserialize_with = "notation::bytes")]
     pub before: Vec<u8>,
     /// After the other access.
+    #[serde(deserialize_with = "notation::bytes")]
     pub after: Vec<u8>,
+}
+
+impl Serialize for Values {
+    fn serialize<S: Serializer>(&self, out: S) -> Result<S::Ok, S::Error> {
+        object!(out, {
+            "before": notation::hexadecimal(&self.before),
+            "after": notation::hexadecimal(&self.after),
+            "changed": notation::hexadecimal(&self.changed()),
+        })
+    }
 }
 
 impl Values {
@@ -156,39 +271,6 @@ impl Values {
             .zip(&self.after)
             .map(|(before, after)| before ^ after)
             .collect()
-    }
-}
-
-/// What makes two collisions the same race: the unordered pair of code places
-/// plus what they touch. It has no addresses and no lines, so it survives a
-/// rebuild and an edit elsewhere in the file.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct Fingerprint(pub String);
-
-impl Fingerprint {
-    /// The fingerprint of accesses at `places` to `what`. A place is a function
-    /// with the kind of its access; `what` a variable and field, or a region.
-    #[must_use]
-    pub fn new(mut places: Vec<String>, what: &str) -> Self {
-        places.sort();
-        Self(format!("{} @ {what}", places.join(" | ")))
-    }
-
-    /// A short stable name made from it (FNV-1a, so that no dependency or
-    /// toolchain can change it).
-    #[must_use]
-    pub fn id(&self) -> String {
-        let hash = self.0.bytes().fold(0xcbf2_9ce4_8422_2325u64, |hash, byte| {
-            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-        });
-        format!("{:08x}", (hash >> 32) ^ (hash & 0xffff_ffff))
-    }
-}
-
-impl fmt::Display for Fingerprint {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
     }
 }
 
@@ -218,10 +300,8 @@ impl From<&AccessReport> for Line {
 
 /// All collisions of one fingerprint. The sides and values are those of the
 /// first instance that is told best.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Deserialize)]
 pub struct Race {
-    /// Short name, made from the fingerprint.
-    pub id: String,
     /// What makes it this race.
     pub fingerprint: Fingerprint,
     /// What it is, before any triage.
@@ -234,18 +314,26 @@ pub struct Race {
     pub values: Values,
     /// How many collisions.
     pub instances: u64,
-    /// The sampled access first, then the one that was caught, if known.
-    pub accesses: Vec<AccessReport>,
     /// The distinct pairs of lines that were seen, each in order, since a pair
     /// of functions may race at several.
     pub lines: Vec<Vec<Line>>,
     /// Of unknown origin: who may have done it, as far as could be seen.
-    pub suspects: Vec<String>,
-    /// Why what is raced on is meant to be, if its class says so.
+    #[serde(rename = "suspected", default)]
+    pub suspects: Vec<Suspect>,
+    /// Why the variable is accessed like this on purpose, if its class says so.
+    #[serde(default)]
     pub special: Option<String>,
+    /// The sampled access first, then the one that was caught, if known.
+    pub accesses: Vec<AccessReport>,
 }
 
 impl Race {
+    /// The short name, made from the fingerprint.
+    #[must_use]
+    pub fn id(&self) -> String {
+        self.fingerprint.id()
+    }
+
     /// Whether the other side is unknown.
     #[must_use]
     pub fn unknown_origin(&self) -> bool {
@@ -253,17 +341,23 @@ impl Race {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_pair_is_unordered() {
-        let a = Fingerprint::new(vec!["f read".into(), "g write".into()], "x");
-        let b = Fingerprint::new(vec!["g write".into(), "f read".into()], "x");
-        assert_eq!(a, b);
-        assert_eq!(a.id(), b.id());
-        let c = Fingerprint::new(vec!["g write".into(), "f read".into()], "y");
-        assert_ne!(a.id(), c.id());
+impl Serialize for Race {
+    fn serialize<S: Serializer>(&self, out: S) -> Result<S::Ok, S::Error> {
+        let words: Vec<String> = self.suspects.iter().map(Suspect::to_string).collect();
+        object!(out, {
+            "id": self.id(),
+            "hash": self.fingerprint.hash(),
+            "fingerprint": self.fingerprint,
+            "class": self.class,
+            "what": self.what,
+            "seen_by": self.seen_by,
+            "values": self.values,
+            "instances": self.instances,
+            "lines": self.lines,
+            "suspects": words,
+            "suspected": self.suspects,
+            some "special": self.special,
+            "accesses": self.accesses,
+        })
     }
 }

@@ -37,7 +37,7 @@ const FATAL: [i32; 10] = [
 /// The ending that a change means, if it means one.
 pub fn ending(change: Change) -> Option<Ending> {
     match change {
-        Change::Exited(status) => Some(Ending::Exited(status)),
+        Change::Exited(status) => Some(Ending::Exited { status }),
         Change::Killed(signal, core) => Some(Ending::Killed { signal, core }),
         Change::Stopped(..) => None,
     }

@@ -124,7 +124,7 @@ fn two_threads_are_caught_at_one_counter() {
             }
         };
         assert!(caught > 0, "nothing was caught with {flags:?}");
-        assert_eq!(ending, Ending::Exited(7));
+        assert_eq!(ending, Ending::Exited { status: 7 });
     }
 }
 
@@ -145,7 +145,7 @@ fn a_lone_thread_is_not_held() {
                 alone += 1;
             }
             Event::Ended(ending) => {
-                assert_eq!(ending, Ending::Exited(9));
+                assert_eq!(ending, Ending::Exited { status: 9 });
                 break;
             }
             Event::Window(record) => panic!("a window: {record:?}"),
@@ -172,7 +172,7 @@ fn detaching_leaves_the_text_as_it_was() {
     let mut process = target.into_machine();
     process.detach();
     // It ends with its own status: no breakpoint was left to kill it.
-    assert_eq!(process.wait_for_end(), Ending::Exited(7));
+    assert_eq!(process.wait_for_end(), Ending::Exited { status: 7 });
 }
 
 #[test]
@@ -205,7 +205,7 @@ int main(void) {
                 break ending;
             }
         };
-        assert_eq!(ending, Ending::Exited(3));
+        assert_eq!(ending, Ending::Exited { status: 3 });
         let unseen = target.machine().unseen();
         let told = unseen.iter().any(|u| u.what == "child processes");
         assert_eq!(told, follow == Follow::None, "{unseen:?}");
@@ -242,7 +242,7 @@ int main(void) {
                 break ending;
             }
         };
-        assert_eq!(ending, Ending::Exited(5));
+        assert_eq!(ending, Ending::Exited { status: 5 });
         let written = (0..10_000).find_map(|_| {
             std::thread::sleep(Duration::from_millis(1));
             std::fs::read_to_string(folder.path().join("result")).ok()

@@ -1,15 +1,17 @@
 //! Writing a report to a file so that a failure loses nothing.
 
-use std::fs::{self, File, Metadata, OpenOptions};
+use crate::format::Writer;
+use redhanded_model::Report;
+use std::fs::{self, File, Metadata, OpenOptions, Permissions};
 use std::io::{self, ErrorKind, Write};
-use std::os::unix::fs::{MetadataExt, chown};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
-use std::process;
+use tempfile::NamedTempFile;
 
 /// Why a report could not be written.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum ReportError {
+pub enum WriteError {
     /// The file `-` was asked for.
     #[error(
         "cannot write the report to '-': standard output belongs to the program; \
@@ -26,27 +28,56 @@ pub enum ReportError {
     },
 }
 
-impl ReportError {
-    pub(crate) fn write(path: &Path, source: io::Error) -> Self {
-        Self::Write {
-            path: path.to_owned(),
-            source,
-        }
-    }
+/// Writes a report to the file `path`: whole, or not at all where that is
+/// possible. A regular file is replaced in one step. A pipe, a device, or what
+/// `/dev/stderr` and `/dev/fd/N` stand for, is written directly.
+///
+/// # Errors
+/// When the file cannot be written, or `path` is `-`: standard output belongs to
+/// the program.
+pub fn write_file(
+    writer: &dyn Writer,
+    report: &Report,
+    path: impl AsRef<Path>,
+) -> Result<(), WriteError> {
+    let path = path.as_ref();
+    let mut text = Vec::new();
+    reached(path, || writer.write(report, &mut text))?;
+    write(path, &text)
 }
 
-/// Writes `text` to `path`.
-pub(crate) fn write(path: &Path, text: &[u8]) -> Result<(), ReportError> {
+/// Whether a report can be written to `path`, as far as that can be known
+/// without writing one: an hour's run should not end with that news.
+///
+/// # Errors
+/// What [`write_file`] would say.
+pub fn check(path: &Path) -> Result<(), WriteError> {
+    reached(path, || match destination(path)? {
+        Destination::Stderr => Ok(()),
+        // Opening a pipe would wait for its reader.
+        Destination::Stream(path) => fs::metadata(path).map(drop),
+        Destination::File(path, None) => draft(&path, None).map(drop),
+        Destination::File(path, Some(_)) => open(&path).map(drop),
+    })
+}
+
+fn write(path: &Path, text: &[u8]) -> Result<(), WriteError> {
+    reached(path, || match destination(path)? {
+        Destination::Stderr => io::stderr().lock().write_all(text),
+        Destination::Stream(path) => open(&path)?.write_all(text),
+        Destination::File(path, old) => replace(&path, old.as_ref(), text),
+    })
+}
+
+/// Does something to the file `path`, which errors name.
+fn reached(path: &Path, act: impl FnOnce() -> io::Result<()>) -> Result<(), WriteError> {
     if path == Path::new("-") {
-        return Err(ReportError::Stdout);
+        return Err(WriteError::Stdout);
     }
-    let written = match destination(path) {
-        Ok(Destination::Stderr) => io::stderr().lock().write_all(text),
-        Ok(Destination::Stream(path)) => stream(&path, text),
-        Ok(Destination::File(path, old)) => replace(&path, old.as_ref(), text),
-        Err(error) => Err(error),
-    };
-    written.map_err(|source| ReportError::write(path, source))
+    act().map_err(|source| WriteError::Write {
+        path: path.to_owned(),
+        source,
+    })
 }
 
 /// What a path stands for.
@@ -64,16 +95,22 @@ enum Destination {
 /// More symbolic links than the kernel follows are a loop.
 const LINKS: usize = 40;
 
-/// Follows the links of `path` one by one: `/dev/stderr` and `/dev/fd/3` may end
-/// at a regular file, but one that somebody has open and writes to, which must
-/// not be replaced under them.
+/// Follows the links of `path` one by one. `/dev/stderr` and `/dev/fd/3` may end
+/// at a regular file, but somebody has it open and writes to it: it must not be
+/// replaced.
 fn destination(path: &Path) -> io::Result<Destination> {
     let mut path = path.to_owned();
     for _ in 0..LINKS {
         if names_stderr(&path) {
             return Ok(Destination::Stderr);
         }
-        let folder = folder_of(&path).canonicalize()?;
+        let folder = folder_of(&path);
+        let folder = folder.canonicalize().map_err(|error| match error.kind() {
+            ErrorKind::NotFound | ErrorKind::NotADirectory => {
+                io::Error::other(format!("there is no folder {}", folder.display()))
+            }
+            _ => error,
+        })?;
         if folder == Path::new("/dev") || folder.starts_with("/proc") {
             return Ok(Destination::Stream(path));
         }
@@ -83,7 +120,7 @@ fn destination(path: &Path) -> io::Result<Destination> {
             }
             Err(error) => return Err(error),
             Ok(found) if found.is_symlink() => path = folder.join(fs::read_link(&path)?),
-            Ok(found) if found.is_dir() => return Err(ErrorKind::IsADirectory.into()),
+            Ok(found) if found.is_dir() => return Err(io::Error::other("it is a folder")),
             Ok(found) if found.is_file() => return Ok(Destination::File(path, Some(found))),
             Ok(_) => return Ok(Destination::Stream(path)),
         }
@@ -104,11 +141,29 @@ fn folder_of(path: &Path) -> &Path {
     }
 }
 
-/// Appends, because an open file reached by its descriptor may have content.
-fn stream(path: &Path, text: &[u8]) -> io::Result<()> {
-    let mut file = OpenOptions::new().append(true).open(path)?;
-    file.write_all(text)?;
-    file.flush()
+/// Opens what is there. To append, because an open file reached by its descriptor
+/// may have content.
+fn open(path: &Path) -> io::Result<File> {
+    OpenOptions::new().append(true).open(path)
+}
+
+/// A file beside `path` that may take its name. Nobody else can have made it, and
+/// it goes away unless it gets there.
+fn draft(path: &Path, old: Option<&Metadata>) -> io::Result<NamedTempFile> {
+    let mut draft = tempfile::Builder::new();
+    let draft = draft.prefix(".redhanded-").suffix(".tmp");
+    // A new file gets the mode that the umask gives it. One that replaces another
+    // is nobody else's to read until it has the mode of the old one.
+    let mode = if old.is_some() { 0o600 } else { 0o666 };
+    let draft = draft.permissions(Permissions::from_mode(mode));
+    let folder = folder_of(path);
+    draft.tempfile_in(folder).map_err(|error| {
+        let kind = error.kind();
+        io::Error::new(
+            kind,
+            format!("no file can be made in {}: {kind}", folder.display()),
+        )
+    })
 }
 
 /// Puts `text` in the place of `path` in one step, so that a full disk leaves
@@ -116,18 +171,19 @@ fn stream(path: &Path, text: &[u8]) -> io::Result<()> {
 fn replace(path: &Path, old: Option<&Metadata>, text: &[u8]) -> io::Result<()> {
     if old.is_some() {
         // The folder's permissions alone would let the rename pass.
-        OpenOptions::new().append(true).open(path)?;
+        open(path)?;
     }
-    let replaced = Draft::create(folder_of(path)).and_then(|mut draft| {
-        draft.file.write_all(text)?;
+    let replaced = draft(path, old).and_then(|mut draft| {
+        draft.write_all(text)?;
         if let Some(old) = old {
-            draft.file.set_permissions(old.permissions())?;
-            // Run as root, the report stays the file of whoever made it.
-            let _ = chown(&draft.path, Some(old.uid()), Some(old.gid()));
+            // Run as root, the report still belongs to whoever made it.
+            let _ = fchown(draft.as_file(), Some(old.uid()), Some(old.gid()));
+            draft.as_file().set_permissions(old.permissions())?;
         }
         // Some file systems run out of space only now.
-        draft.file.sync_all()?;
-        draft.rename(path)
+        draft.as_file().sync_all()?;
+        draft.persist(path)?;
+        Ok(())
     });
     match replaced {
         // A file may be writable where its folder is not, or be a mount point
@@ -139,54 +195,10 @@ fn replace(path: &Path, old: Option<&Metadata>, text: &[u8]) -> io::Result<()> {
                     ErrorKind::PermissionDenied | ErrorKind::ResourceBusy
                 ) =>
         {
-            File::options()
-                .write(true)
-                .truncate(true)
-                .open(path)?
-                .write_all(text)
+            let mut file = OpenOptions::new().write(true).truncate(true).open(path)?;
+            file.write_all(text)
         }
         replaced => replaced,
-    }
-}
-
-/// A file on its way to its name; removed if it does not get there.
-struct Draft {
-    path: PathBuf,
-    file: File,
-    named: bool,
-}
-
-impl Draft {
-    fn create(folder: &Path) -> io::Result<Self> {
-        for attempt in 0..100 {
-            let path = folder.join(format!(".redhanded-{}-{attempt}.tmp", process::id()));
-            match OpenOptions::new().write(true).create_new(true).open(&path) {
-                Ok(file) => {
-                    return Ok(Self {
-                        path,
-                        file,
-                        named: false,
-                    });
-                }
-                Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
-                Err(error) => return Err(error),
-            }
-        }
-        Err(ErrorKind::AlreadyExists.into())
-    }
-
-    fn rename(mut self, path: &Path) -> io::Result<()> {
-        fs::rename(&self.path, path)?;
-        self.named = true;
-        Ok(())
-    }
-}
-
-impl Drop for Draft {
-    fn drop(&mut self) {
-        if !self.named {
-            let _ = fs::remove_file(&self.path);
-        }
     }
 }
 
@@ -194,7 +206,7 @@ impl Drop for Draft {
 mod tests {
     use super::*;
     use std::os::fd::AsRawFd;
-    use std::os::unix::fs::{PermissionsExt, symlink};
+    use std::os::unix::fs::symlink;
 
     fn files_in(folder: &Path) -> Vec<String> {
         let mut names: Vec<_> = fs::read_dir(folder)
@@ -210,11 +222,33 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("report.json");
         write(&path, b"one, which is longer").unwrap();
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
+        fs::set_permissions(&path, Permissions::from_mode(0o640)).unwrap();
         write(&path, b"two").unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"two");
         assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o640);
         assert_eq!(files_in(folder.path()), ["report.json"]);
+    }
+
+    #[test]
+    fn what_cannot_be_written_is_known_without_writing() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("report.json");
+        check(&path).unwrap();
+        assert!(files_in(folder.path()).is_empty());
+        write(&path, b"one").unwrap();
+        check(&path).unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"one");
+        check(Path::new("/dev/stderr")).unwrap();
+        // Nobody can make a file there, root included.
+        for (path, why) in [
+            ("/sys/r.json", "no file can be made in /sys: "),
+            ("/dev/fd/4711", "No such file"),
+            ("no/such/folder/r.json", "there is no folder no/such"),
+            ("/tmp", "it is a folder"),
+        ] {
+            let error = check(Path::new(path)).unwrap_err().to_string();
+            assert!(error.contains(why), "{error}");
+        }
     }
 
     #[test]
@@ -279,15 +313,15 @@ mod tests {
             .unwrap_err()
             .to_string();
         assert!(
-            gone.contains("no/such/folder/r.json") && gone.contains("No such file"),
+            gone.contains("no/such/folder/r.json") && gone.contains("there is no folder no/such"),
             "{gone}"
         );
         let folder = tempfile::tempdir().unwrap();
         let taken = write(folder.path(), b"text").unwrap_err().to_string();
-        assert!(taken.contains("is a directory"), "{taken}");
+        assert!(taken.contains("it is a folder"), "{taken}");
         assert!(matches!(
             write(Path::new("-"), b""),
-            Err(ReportError::Stdout)
+            Err(WriteError::Stdout)
         ));
     }
 }

@@ -1,88 +1,104 @@
 //! Reports for programs: the schemas `redhanded-report/1` and
-//! `redhanded-sites/1`, described field by field in `docs/json.md`.
+//! `redhanded-sites/1`, described key by key in `docs/json.md`.
 //!
-//! The documents are a stable interface, so they are spelled out here instead of
-//! following whatever the model's types happen to be called.
+//! The documents are a stable interface. Their keys are those of the model's
+//! types; `version-1.json` among the tests holds them to what they were.
 
-mod document;
 mod formatter;
 
-use crate::file::{self, ReportError};
-use crate::sites::{FunctionSites, SitesReport};
-use document::{Document, round};
+use crate::format::Writer;
+use crate::sites::SitesReport;
 use formatter::Safe;
-use redhanded_model::{Exclusions, RunReport};
-use serde::Serialize;
-use serde_json::{Serializer, Value};
+use redhanded_model::Report;
+use serde::{Deserialize, Serialize};
+use serde_json::Serializer;
 use std::io::{self, Write};
-use std::path::Path;
 
 /// The schema of a run's report.
 pub const REPORT_SCHEMA: &str = "redhanded-report/1";
 /// The schema of a file's sites.
 pub const SITES_SCHEMA: &str = "redhanded-sites/1";
 
-/// Writes `report` as one document, with a line end after it.
-///
-/// # Errors
-/// When `out` cannot be written.
-pub fn write(report: &RunReport, out: &mut impl Write) -> io::Result<()> {
-    write_document(&Document::of(report), out)
-}
+/// Writes a report as one document, with a line end after it.
+#[derive(Clone, Copy, Debug)]
+pub struct Json;
 
-/// `report` as a value.
-#[must_use]
-pub fn to_value(report: &RunReport) -> Value {
-    // Only a map with keys that are no strings could fail, and there is none.
-    serde_json::to_value(Document::of(report)).unwrap_or(Value::Null)
-}
-
-/// Writes `report` to the file `path`: whole, or not at all where that can be
-/// had. A regular file is replaced in one step; a pipe or a device, or what
-/// `/dev/stderr` and `/dev/fd/N` stand for, is written directly.
-///
-/// # Errors
-/// When the file cannot be written, or `path` is `-`: standard output belongs to
-/// the program.
-pub fn write_file(report: &RunReport, path: impl AsRef<Path>) -> Result<(), ReportError> {
-    let path = path.as_ref();
-    let mut text = Vec::new();
-    write(report, &mut text).map_err(|source| ReportError::write(path, source))?;
-    file::write(path, &text)
+impl Writer for Json {
+    fn write(&self, report: &Report, out: &mut dyn Write) -> io::Result<()> {
+        write_document(REPORT_SCHEMA, report, out)
+    }
 }
 
 /// Writes the sites of a file as one document, with a line end after it.
 ///
 /// # Errors
 /// When `out` cannot be written.
-pub fn write_sites(report: &SitesReport, out: &mut impl Write) -> io::Result<()> {
-    #[derive(Serialize)]
-    struct Sites<'a> {
-        schema: &'static str,
-        file: &'a str,
-        text_bytes: u64,
-        functions: u64,
-        sites: u64,
-        excluded: &'a Exclusions,
-        by_function: Vec<&'a FunctionSites>,
-        seconds: f64,
-    }
-    write_document(
-        &Sites {
-            schema: SITES_SCHEMA,
-            file: &report.file,
-            text_bytes: report.text_bytes,
-            functions: report.functions,
-            sites: report.sites,
-            excluded: &report.excluded,
-            by_function: report.sorted(),
-            seconds: round(report.seconds),
-        },
-        out,
-    )
+pub fn write_sites(report: &SitesReport, out: &mut dyn Write) -> io::Result<()> {
+    write_document(SITES_SCHEMA, report, out)
 }
 
-fn write_document(document: &impl Serialize, out: &mut impl Write) -> io::Result<()> {
+fn write_document(
+    schema: &'static str,
+    content: &impl Serialize,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    #[derive(Serialize)]
+    struct Document<'a, T> {
+        schema: &'static str,
+        #[serde(flatten)]
+        content: &'a T,
+    }
+    let document = Document { schema, content };
     document.serialize(&mut Serializer::with_formatter(&mut *out, Safe::default()))?;
     out.write_all(b"\n")
+}
+
+/// Why a text could not be read as a report.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReadError {
+    /// The text ends too soon.
+    #[error("it is cut off: the document has no end")]
+    Truncated,
+    /// The text is something else.
+    #[error("it is not a report of Redhanded: {0}")]
+    NotAReport(String),
+    /// A later version of Redhanded wrote it.
+    #[error("its version, {0}, is newer than this Redhanded, which reads {REPORT_SCHEMA}")]
+    Newer(String),
+    /// It says that it is a report, and it is damaged.
+    #[error("it is a damaged report: {0}")]
+    Damaged(serde_json::Error),
+}
+
+/// Reads a report. Keys and losses that are not known are passed over. Reports
+/// from before `run.ended`, `what.memory` and `suspected` had only words for
+/// these, which are not read: they come back as unknown.
+///
+/// # Errors
+/// When the text is not a whole report of a known version.
+pub fn read(text: &[u8]) -> Result<Report, ReadError> {
+    /// What every document has, whatever its version.
+    #[derive(Deserialize)]
+    struct Head {
+        schema: String,
+    }
+    let head: Head = serde_json::from_slice(text).map_err(|error| match error.classify() {
+        serde_json::error::Category::Eof if !text.trim_ascii().is_empty() => ReadError::Truncated,
+        _ => ReadError::NotAReport(error.to_string()),
+    })?;
+    if head.schema == REPORT_SCHEMA {
+        return serde_json::from_slice(text).map_err(ReadError::Damaged);
+    }
+    let version = |schema: &str| {
+        schema
+            .strip_prefix("redhanded-report/")?
+            .parse::<u64>()
+            .ok()
+    };
+    Err(if version(&head.schema) > version(REPORT_SCHEMA) {
+        ReadError::Newer(head.schema)
+    } else {
+        ReadError::NotAReport(format!("its schema is {:?}", head.schema))
+    })
 }

@@ -1,54 +1,7 @@
-//! What things are called: the raced-on object, regions, places, threads, and
-//! function names short enough for one line.
+//! What things are called: the raced-on object, places in code, and function
+//! names short enough for one line.
 
-use redhanded_model::{AccessReport, ContextKind, Frame, Region, ThreadName, What};
-
-/// Where bytes lie, as a noun phrase. The JSON report uses it too.
-pub(crate) fn region(region: &Region) -> String {
-    match region {
-        Region::Global { module } => format!("global of {module}"),
-        Region::Heap => "heap".to_owned(),
-        Region::Stack { thread: owner } => format!("stack of {}", thread(owner)),
-        Region::PerCpu { cpu, .. } => format!("per-CPU data of CPU {cpu}"),
-        Region::Mapping { name, shared } => {
-            let sharing = if *shared { ", shared" } else { "" };
-            if name == "anonymous" {
-                format!("anonymous mapping{sharing}")
-            } else {
-                format!("mapping {name}{sharing}")
-            }
-        }
-        Region::Unknown => "unknown".to_owned(),
-    }
-}
-
-/// `thread 4711 (worker)`, or in a kernel `task 4711 (worker) on CPU 0`.
-pub(crate) fn thread(thread: &ThreadName) -> String {
-    let kind = if thread.context.is_some() {
-        "task"
-    } else {
-        "thread"
-    };
-    let named = if thread.name.is_empty() {
-        format!("{kind} {}", thread.tid)
-    } else {
-        format!("{kind} {} ({})", thread.tid, thread.name)
-    };
-    let Some(context) = thread.context else {
-        return named;
-    };
-    let off = if context.interrupts_off {
-        ", interrupts off"
-    } else {
-        ""
-    };
-    let cpu = context.cpu;
-    match context.kind {
-        ContextKind::Task => format!("{named} on CPU {cpu}{off}"),
-        // Whoever was interrupted has nothing to do with it, but may be known.
-        kind => format!("{} on CPU {cpu}{off}, over {named}", kind.name()),
-    }
-}
+use redhanded_model::{AccessReport, Frame, What};
 
 /// The raced-on object by name: variable and field, as far as they are known.
 pub(crate) fn object(what: &What) -> Option<String> {

@@ -1,7 +1,9 @@
-//! One line that says how a run is going, for as long as it goes.
+//! How a run is going, for as long as it goes on.
 
 use crate::numbers::{count, percent, seconds};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use std::io::{self, Write};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 /// How a run stands.
@@ -21,26 +23,50 @@ pub struct Tally {
     pub races: u64,
 }
 
-/// The progress line on standard error; nothing at all unless it is enabled.
+/// How progress is shown on standard error.
 ///
-/// It goes away, and leaves the cursor as it was, when it is dropped.
+/// A line that is kept up to date is erased and drawn again, and so the terminal
+/// must be ours alone. Where a program writes to it or is typed to, nobody but the
+/// terminal knows where its cursor is: redrawing would erase a prompt or what is
+/// being typed, and the program's next output would run into the line. There is no
+/// moment that is safe. Even a program that has been silent for long may write
+/// between our look and our drawing, and asking the terminal for its cursor steals
+/// from the program's input. So on a shared terminal nothing is ever erased:
+/// there is no progress at all, or whole lines.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Shown {
+    /// Not at all.
+    Nothing,
+    /// One line that is kept up to date, for a terminal that nobody else uses.
+    InPlace,
+    /// A whole line now and then, for logs and shared terminals.
+    Lines,
+}
+
+/// Time between two whole lines.
+const EVERY: Duration = Duration::from_secs(10);
+
+/// Shows how a run is going. A line that is kept up to date goes away when this is
+/// dropped.
 #[derive(Debug)]
 pub struct Progress {
     bar: Option<ProgressBar>,
+    /// When the next whole line is due, if there are any.
+    due: Option<Mutex<Duration>>,
 }
 
 impl Progress {
-    /// A line for a run, if `enabled`: if standard error is a terminal and
-    /// nobody asked for quiet.
+    /// For a run.
     #[must_use]
-    pub fn new(enabled: bool) -> Self {
-        Self::on(enabled, ProgressDrawTarget::stderr)
+    pub fn new(shown: Shown) -> Self {
+        Self::on(shown, ProgressDrawTarget::stderr)
     }
 
-    /// A bar for work of a known number of bytes, such as indexing a file.
+    /// A bar for work of a known number of bytes, such as indexing a file. It is
+    /// shown in place or not at all.
     #[must_use]
-    pub fn bytes(enabled: bool, task: &str, total: u64) -> Self {
-        let progress = Self::on(enabled, ProgressDrawTarget::stderr);
+    pub fn bytes(shown: Shown, task: &str, total: u64) -> Self {
+        let progress = Self::on(shown, ProgressDrawTarget::stderr);
         if let Some(bar) = &progress.bar {
             let task = crate::escape::clean(task, true).into_owned();
             bar.set_length(total);
@@ -50,10 +76,11 @@ impl Progress {
         progress
     }
 
-    fn on(enabled: bool, target: impl FnOnce() -> ProgressDrawTarget) -> Self {
-        let bar = enabled
+    fn on(shown: Shown, target: impl FnOnce() -> ProgressDrawTarget) -> Self {
+        let bar = (shown == Shown::InPlace)
             .then(|| ProgressBar::with_draw_target(None, target()).with_style(style("{wide_msg}")));
-        Self { bar }
+        let due = (shown == Shown::Lines).then(|| Mutex::new(EVERY));
+        Self { bar, due }
     }
 
     /// Shows how the run stands. Cheap: the terminal is written a few times a
@@ -62,6 +89,20 @@ impl Progress {
         if let Some(bar) = &self.bar {
             bar.set_message(line(tally));
         }
+        if self.is_due(tally.elapsed) {
+            // Whoever cannot hear it does not miss it.
+            let _ = writeln!(io::stderr(), "redhanded: {}", line(tally));
+        }
+    }
+
+    fn is_due(&self, elapsed: Duration) -> bool {
+        let Some(due) = &self.due else { return false };
+        let mut due = due.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_due = elapsed >= *due;
+        if is_due {
+            *due = elapsed + EVERY;
+        }
+        is_due
     }
 
     /// Counts `bytes` more as done.
@@ -122,8 +163,7 @@ fn style(template: &str) -> ProgressStyle {
 mod tests {
     use super::*;
     use indicatif::TermLike;
-    use std::io;
-    use std::sync::{Arc, Mutex};
+    use std::sync::Arc;
 
     /// A terminal that remembers what it was told.
     #[derive(Clone, Debug, Default)]
@@ -175,7 +215,9 @@ mod tests {
     fn the_line_tells_the_tally_and_makes_way() {
         let screen = Recorder::default();
         let target = screen.clone();
-        let progress = Progress::on(true, || ProgressDrawTarget::term_like(Box::new(target)));
+        let progress = Progress::on(Shown::InPlace, || {
+            ProgressDrawTarget::term_like(Box::new(target))
+        });
         progress.update(&Tally {
             elapsed: Duration::from_secs(10),
             samples: 1040,
@@ -200,11 +242,22 @@ mod tests {
     }
 
     #[test]
-    fn without_a_terminal_there_is_nothing() {
-        let progress = Progress::on(false, || panic!("no target is made"));
-        progress.update(&Tally::default());
-        progress.advance(5);
-        assert_eq!(progress.suspend(|| 7), 7);
-        progress.finish();
+    fn otherwise_nothing_is_drawn() {
+        for shown in [Shown::Nothing, Shown::Lines] {
+            let progress = Progress::on(shown, || panic!("no target is made"));
+            progress.update(&Tally::default());
+            progress.advance(5);
+            assert_eq!(progress.suspend(|| 7), 7);
+            progress.finish();
+        }
+    }
+
+    #[test]
+    fn whole_lines_come_now_and_then() {
+        let progress = Progress::new(Shown::Lines);
+        let due: Vec<u64> = (0..35)
+            .filter(|second| progress.is_due(Duration::from_secs(*second)))
+            .collect();
+        assert_eq!(due, [10, 20, 30]);
     }
 }

@@ -1,7 +1,7 @@
 //! What `redhanded sites` has to say about a file.
 
-use redhanded_model::Exclusions;
-use serde::Serialize;
+use redhanded_model::{Exclusions, rounded};
+use serde::{Serialize, Serializer};
 
 /// The sampling set of one file, counted.
 #[derive(Clone, PartialEq, Debug, Default, Serialize)]
@@ -17,8 +17,10 @@ pub struct SitesReport {
     /// What was left out, by reason.
     pub excluded: Exclusions,
     /// The same by function, in any order.
+    #[serde(serialize_with = "most_sites_first")]
     pub by_function: Vec<FunctionSites>,
     /// How long it took, in seconds.
+    #[serde(serialize_with = "to_the_microsecond")]
     pub seconds: f64,
 }
 
@@ -41,11 +43,17 @@ pub struct FunctionSites {
     pub excluded: u64,
 }
 
-impl SitesReport {
-    /// The functions with sites, most sites first, then by name.
-    pub(crate) fn sorted(&self) -> Vec<&FunctionSites> {
-        let mut functions: Vec<_> = self.by_function.iter().collect();
-        functions.sort_by(|a, b| b.sites.cmp(&a.sites).then_with(|| a.name.cmp(&b.name)));
-        functions
-    }
+/// The functions with most sites first, then by name.
+pub(crate) fn sorted(functions: &[FunctionSites]) -> Vec<&FunctionSites> {
+    let mut functions: Vec<_> = functions.iter().collect();
+    functions.sort_by(|a, b| b.sites.cmp(&a.sites).then_with(|| a.name.cmp(&b.name)));
+    functions
+}
+
+fn most_sites_first<S: Serializer>(functions: &[FunctionSites], out: S) -> Result<S::Ok, S::Error> {
+    sorted(functions).serialize(out)
+}
+
+fn to_the_microsecond<S: Serializer>(seconds: &f64, out: S) -> Result<S::Ok, S::Error> {
+    out.serialize_f64(rounded(*seconds))
 }

@@ -9,10 +9,11 @@ mod stack;
 mod summary;
 mod value;
 
+use crate::format::Writer;
 use crate::layout::Page;
 use crate::sites::SitesReport;
 use crate::style::Style;
-use redhanded_model::{Race, RunReport};
+use redhanded_model::{Race, Report};
 use std::fmt;
 use std::io::{self, Write};
 
@@ -32,6 +33,23 @@ impl fmt::Debug for Terminal {
         f.debug_struct("Terminal")
             .field("style", &self.style)
             .finish_non_exhaustive()
+    }
+}
+
+/// Every race in full, then the summary.
+impl Writer for Terminal {
+    fn write(&self, report: &Report, out: &mut dyn Write) -> io::Result<()> {
+        self.put(out, |page| {
+            for (at, race) in report.races.iter().enumerate() {
+                let number = (at + 1, report.races.len());
+                race::full(self, page, race, number, report.run.windows);
+                page.blank();
+            }
+            if let Some(crash) = &report.run.crash {
+                crash::crash(&self.style, page, crash);
+            }
+            summary::summary(&self.style, page, report);
+        })
     }
 }
 
@@ -61,49 +79,7 @@ impl Terminal {
     /// # Errors
     /// When `out` cannot be written.
     pub fn race(&self, out: &mut dyn Write, race: &Race, windows: u64) -> io::Result<()> {
-        self.write(out, |page| race::short(self, page, race, windows))
-    }
-
-    /// The full form of one race, the `number`th `of` so many.
-    ///
-    /// # Errors
-    /// When `out` cannot be written.
-    pub fn race_in_full(
-        &self,
-        out: &mut dyn Write,
-        race: &Race,
-        (number, of): (usize, usize),
-        windows: u64,
-    ) -> io::Result<()> {
-        self.write(out, |page| {
-            race::full(self, page, race, (number, of), windows)
-        })
-    }
-
-    /// Every race in full, then the summary.
-    ///
-    /// # Errors
-    /// When `out` cannot be written.
-    pub fn full(&self, out: &mut dyn Write, report: &RunReport) -> io::Result<()> {
-        self.write(out, |page| {
-            for (at, race) in report.races.iter().enumerate() {
-                let number = (at + 1, report.races.len());
-                race::full(self, page, race, number, report.windows);
-                page.blank();
-            }
-            if let Some(crash) = &report.crash {
-                crash::crash(&self.style, page, crash);
-            }
-            summary::summary(&self.style, page, report);
-        })
-    }
-
-    /// What the run did and what it could not see.
-    ///
-    /// # Errors
-    /// When `out` cannot be written.
-    pub fn summary(&self, out: &mut dyn Write, report: &RunReport) -> io::Result<()> {
-        self.write(out, |page| summary::summary(&self.style, page, report))
+        self.put(out, |page| race::short(self, page, race, windows))
     }
 
     /// The sites of a file: totals and a table of functions, of `all` of them or
@@ -112,10 +88,10 @@ impl Terminal {
     /// # Errors
     /// When `out` cannot be written.
     pub fn sites(&self, out: &mut dyn Write, report: &SitesReport, all: bool) -> io::Result<()> {
-        self.write(out, |page| sites::table(&self.style, page, report, all))
+        self.put(out, |page| sites::table(&self.style, page, report, all))
     }
 
-    fn write(&self, out: &mut dyn Write, render: impl FnOnce(&mut Page<'_>)) -> io::Result<()> {
+    fn put(&self, out: &mut dyn Write, render: impl FnOnce(&mut Page<'_>)) -> io::Result<()> {
         let mut page = Page::new(&self.style);
         render(&mut page);
         out.write_all(page.into_text().as_bytes())?;

@@ -332,7 +332,7 @@ impl Control for Fake {
         loop {
             let Some(index) = self.runnable() else {
                 if self.tasks.iter().all(|task| task.rounds == 0) {
-                    return Ok(Stop::Ended(Ending::Exited(0)));
+                    return Ok(Stop::Ended(Ending::Exited { status: 0 }));
                 }
                 self.now = self.now.max(deadline);
                 return Ok(Stop::Deadline);

@@ -28,9 +28,9 @@ mod signals;
 pub use batch::{Batch, Capacity, Hint};
 pub use control::{Control, OtherTasks, RotationLimits, Stop, windows_at_once};
 pub use inspect::Inspect;
-pub use machine::{Ending, Machine, TargetError};
+pub use machine::{Machine, TargetError};
 pub use module::{Module, VMLINUX, module_at};
-pub use redhanded_model::{Watch, WatchFor};
+pub use redhanded_model::{Ending, Watch, WatchFor};
 pub use signals::{FRONT_DIED, Signals};
 
 use redhanded_model::{

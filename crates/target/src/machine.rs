@@ -1,7 +1,6 @@
 //! A backend of the window driver, and how it can fail or end.
 
 use crate::{Batch, Control, Inspect};
-use serde::{Deserialize, Serialize};
 use std::io;
 use thiserror::Error;
 
@@ -40,22 +39,4 @@ pub enum TargetError {
     /// What was asked for is not possible on this machine.
     #[error("{0}")]
     Unsupported(String),
-}
-
-/// How a target ended.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub enum Ending {
-    /// It exited with this status.
-    Exited(i32),
-    /// A signal killed it.
-    Killed {
-        /// The signal.
-        signal: i32,
-        /// Whether it dumped core.
-        core: bool,
-    },
-    /// We ended it because the user asked for that.
-    EndedByUs,
-    /// It lives on without us.
-    LeftRunning,
 }

@@ -1,16 +1,17 @@
 //! `redhanded demo kernel`: a stock kernel in a virtual machine, with a module that
 //! races in four ways.
 
-use super::{Variable, conclude, found_all, tell};
+use super::{Variable, conclude, found_all, shown, tell};
 use crate::arguments::Select;
 use crate::exit::Failure;
 use crate::kernel::{KernelSubject, options, subject};
 use crate::observe::{Display, Observation, Subject, observe};
-use crate::run::{clock, display};
+use crate::run::clock;
 use crate::{screen, select};
 use redhanded_guest::KernelFiles;
 use redhanded_process::Settings;
 use redhanded_provision::{Added, Archive, VmOptions, Wanted, build_module, cache_folder, provide};
+use redhanded_report::Writer;
 use redhanded_target::Signals;
 use std::fs;
 use std::io::Write;
@@ -80,7 +81,7 @@ pub fn demo(report_to: Option<&Path>) -> Result<ExitCode, Failure> {
         SEEDED.len(),
         NEIGHBOURS.len()
     ));
-    let display = display(false);
+    let display = shown();
     let observation = Observation {
         subject: Subject::Kernel(Box::new(prepare()?)),
         images: select::images(
@@ -113,7 +114,7 @@ fn show(
 ) -> Result<ExitCode, Failure> {
     let (report, _) = observe(observation, display)?;
     let mut text = Vec::new();
-    display.terminal.full(&mut text, &report)?;
+    display.terminal.write(&report, &mut text)?;
     let caught = conclude(&mut text, &report, SEEDED, NEIGHBOURS)?;
     write!(
         text,

@@ -4,7 +4,7 @@ use super::{KernelSubject, Place};
 use crate::exit::{self, Failure};
 use crate::observe::Display;
 use crate::screen;
-use redhanded_model::{RunReport, Unseen};
+use redhanded_model::{Run, Unseen};
 use redhanded_provision::{Output, Vm, VmState};
 use redhanded_target::{Ending, Signals, TargetError};
 use std::process::ExitCode;
@@ -80,13 +80,13 @@ pub fn unobserved(place: Place, signals: &Signals) -> Result<ExitCode, Failure> 
         }
     }
     Ok(match machine.finish() {
-        VmState::Exited(status) => exit::of_program(Ending::Exited(status)),
+        VmState::Exited(status) => exit::of_program(Ending::Exited { status }),
         _ => ExitCode::from(exit::FAILED),
     })
 }
 
 /// Ends a virtual machine that was started here; how its workload ended.
-pub fn end(mut machine: Vm, over: bool, report: &mut RunReport) -> Ending {
+pub fn end(mut machine: Vm, over: bool, run: &mut Run) -> Ending {
     if over {
         let _ = machine.wait(FAREWELL);
     }
@@ -96,21 +96,25 @@ pub fn end(mut machine: Vm, over: bool, report: &mut RunReport) -> Ending {
         screen::say(&format!("redhanded: the kernel complained: {first}"));
     }
     match state {
-        VmState::Exited(status) => Ending::Exited(status),
+        VmState::Exited(status) => Ending::Exited { status },
         _ if !over => Ending::EndedByUs,
         VmState::Panicked(words) => {
-            report.unseen.push(Unseen {
+            run.unseen.push(Unseen {
                 what: "the rest of the run".to_owned(),
                 why: words,
             });
-            Ending::Exited(i32::from(exit::FAILED))
+            Ending::Exited {
+                status: i32::from(exit::FAILED),
+            }
         }
         _ => {
-            report.unseen.push(Unseen {
+            run.unseen.push(Unseen {
                 what: "the rest of the run".to_owned(),
                 why: "the virtual machine ended before its workload".to_owned(),
             });
-            Ending::Exited(i32::from(exit::FAILED))
+            Ending::Exited {
+                status: i32::from(exit::FAILED),
+            }
         }
     }
 }

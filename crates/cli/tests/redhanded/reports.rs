@@ -77,8 +77,8 @@ fn the_document_has_the_keys_that_are_promised() {
     };
     expect(
         &report["run"],
-        "program runs ending wall_s thread_s samples samples_per_s windows held_s \
-         overhead_estimate sites losses unseen",
+        "program runs ending ended wall_s thread_s samples samples_per_s windows held_s \
+         overhead_estimate sites losses cut_short unseen",
     );
     expect(&report["run"]["sites"], "total armed sampled");
     assert_eq!(report["run"]["program"], serde_json::json!(["./racy"]));
@@ -87,11 +87,12 @@ fn the_document_has_the_keys_that_are_promised() {
     for race in races {
         expect(
             race,
-            "id fingerprint class what seen_by values instances lines suspects accesses",
+            "id hash fingerprint class what seen_by values instances lines suspects suspected \
+             accesses",
         );
         expect(
             &race["what"],
-            "name type field bit_fields address size region",
+            "name type field bit_fields address size memory region",
         );
         expect(&race["values"], "before after changed");
         for access in race["accesses"].as_array().unwrap() {
@@ -157,6 +158,11 @@ fn what_cannot_be_written_is_known_before_the_run() {
     refused("no/such/folder.json", "there is no folder no/such");
     refused(".", "it is a folder");
     refused("-", "standard output belongs to the program");
+    // Not even root can make a file there.
+    refused("/sys/report.json", "no file can be made in /sys");
+    place
+        .run(["demo", "--json", "/sys/report.json"])
+        .refused(125, "no file can be made in /sys");
 }
 
 #[test]

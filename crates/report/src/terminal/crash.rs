@@ -10,19 +10,15 @@ use redhanded_model::{Crash, Frame};
 const MOST: usize = 8;
 
 pub(super) fn crash(style: &Style, page: &mut Page<'_>, crash: &Crash) {
-    let title = format!(
-        "CRASH: {} got signal {}",
-        names::thread(&crash.thread),
-        crash.signal
-    );
+    let title = format!("CRASH: {} got signal {}", crash.thread, crash.signal);
     page.put(0, 4, Line::new(style).words(Role::Race, &title));
     for frame in crash.stack.iter().take(MOST) {
         page.put(2, 6, Line::new(style).words(Role::Plain, &place(frame)));
     }
     let title = if crash.windows.is_empty() {
-        "no thread was held before it"
+        "no thread was held shortly before"
     } else {
-        "threads held just before it, the last one last"
+        "threads held shortly before, the latest last"
     };
     page.put(2, 6, Line::new(style).words(Role::Heading, title));
     let first = crash.windows.len().saturating_sub(MOST);

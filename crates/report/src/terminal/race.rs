@@ -7,13 +7,13 @@ use crate::layout::{Line, Page};
 use crate::names;
 use crate::numbers::{counted, times};
 use crate::style::{Role, Style};
-use redhanded_model::{Class, Race, SeenBy};
+use redhanded_model::{Class, Race, Region, SeenBy};
 
 /// Where what belongs to a label starts.
 pub(super) const HANG: usize = 10;
 const LABEL: usize = HANG - 4;
 
-/// The form for a race as it comes: where, what, and how it was seen.
+/// The form for a race that was just caught: where, what, and how it was seen.
 pub(super) fn short(terminal: &Terminal, page: &mut Page<'_>, race: &Race, windows: u64) {
     let style = &terminal.style;
     page.put(0, 4, headline(style, race, String::new()));
@@ -79,9 +79,9 @@ pub(super) fn full(
     page.put(2, 4, fingerprint(style, race));
 }
 
-/// The fingerprint, broken only where its parts meet.
+/// The fingerprint, with line breaks only between its parts.
 fn fingerprint<'s>(style: &'s Style, race: &Race) -> Line<'s> {
-    let line = Line::new(style).put(Role::Dim, &format!("fingerprint {}", race.id));
+    let line = Line::new(style).put(Role::Dim, &format!("fingerprint {}", race.id()));
     race.fingerprint
         .0
         .split_inclusive(" | ")
@@ -124,12 +124,12 @@ fn headline<'s>(style: &'s Style, race: &Race, number: String) -> Line<'s> {
                 .put(Role::Plain, &format!("at {:#x},", what.address))
         }
     };
-    let region = match names::region(&what.region).as_str() {
-        "unknown" => "unknown region".to_owned(),
-        region => region.to_owned(),
+    let region = match &what.region {
+        Region::Unknown => "unknown region".to_owned(),
+        region => region.to_string(),
     };
     line.column(Role::Plain, &region, 0)
-        .put(Role::Dim, &format!("[{}]", race.id))
+        .put(Role::Dim, &format!("[{}]", race.id()))
 }
 
 fn nobody(style: &Style) -> Line<'_> {
@@ -151,20 +151,21 @@ fn seen<'s>(style: &'s Style, race: &Race, windows: u64) -> Line<'s> {
     )
 }
 
-/// What a reader who has not seen such a report before needs to know.
+/// What readers need to know who see such a report for the first time.
 fn notes(race: &Race) -> Vec<String> {
     let mut notes: Vec<String> = Vec::new();
     if race.class == Class::PossiblyAtomic {
         notes.push(
-            "Possibly atomic: an atomic load or store of the source may compile to such a plain \
-             move, and nothing at hand tells whether this is one; look at the source lines. Fails \
-             no run by default."
+            "Possibly atomic: an atomic load or store in the source can compile to a plain move \
+             like this one, and the binary does not show which it is. Look at the source lines. \
+             This does not fail the run."
                 .to_owned(),
         );
     }
     if let Some(reason) = &race.special {
         notes.push(format!(
-            "Special: this variable is accessed without a lock by design ({reason}). Fails no run."
+            "Special: this variable is accessed without a lock by design ({reason}). This does not fail the \
+             run."
         ));
     }
     let in_kernel = race
@@ -174,7 +175,7 @@ fn notes(race: &Race) -> Vec<String> {
     if race.unknown_origin() && in_kernel {
         notes.push(
             "Unknown origin: no CPU was caught making the change. It can come from a device, from \
-             another mapping of the same page, or from a CPU whose stop was told too late."
+             another mapping of the same page, or from a CPU whose stop was reported too late."
                 .to_owned(),
         );
     } else if race.unknown_origin() && race.suspects.is_empty() {

@@ -16,7 +16,7 @@ pub(super) const fn side(at: usize) -> (Role, &'static str) {
     }
 }
 
-/// No name or place takes more columns of a side's line than this.
+/// The most columns that a name or a place takes in the line of a side.
 const WIDEST: usize = 44;
 
 /// One side of a race in cells.
@@ -38,19 +38,19 @@ impl Cells {
         if let Some(call) = &access.system_call {
             function.push_str(&format!(" (system call {call})"));
         }
-        // Escaped already here, because that changes how wide they are.
+        // Escaping makes text wider, so it comes before the columns are measured.
         let clean = |text: String| crate::escape::clean(&text, style.unicode).into_owned();
         Self {
             kind: format!("{atomic}{kind} {}", names::bytes(access.size)),
             function: clean(function),
             place: clean(place(style, access)),
-            thread: clean(names::thread(&access.thread)),
+            thread: clean(access.thread.to_string()),
         }
     }
 }
 
-/// The line of an access. Code without lines (the C library's, mostly) is placed
-/// by the nearest caller that has one.
+/// The line of an access. For code without lines (mostly the C library's), that of
+/// the nearest caller that has one.
 fn place(style: &Style, access: &AccessReport) -> String {
     let short = |place: String| names::short_place(&place, WIDEST, style.ellipsis());
     if let Some(place) = names::place(access.file.as_deref(), access.line) {
@@ -64,7 +64,7 @@ fn place(style: &Style, access: &AccessReport) -> String {
         .unwrap_or_default()
 }
 
-/// The lines of both sides: in columns where they fit, else each in two rows.
+/// The lines of both sides: in columns if they fit, otherwise in two rows each.
 pub(super) fn sides<'s>(style: &'s Style, race: &Race) -> Vec<Vec<Line<'s>>> {
     let cells: Vec<Cells> = race
         .accesses
@@ -115,7 +115,7 @@ pub(super) fn put_side(page: &mut Page<'_>, rows: Vec<Line<'_>>) {
 pub(super) fn detail(terminal: &Terminal, page: &mut Page<'_>, access: &AccessReport) {
     let style = &terminal.style;
     if access.system_call.is_some() {
-        let text = "done by the kernel on behalf of this thread";
+        let text = "made by the kernel on behalf of this thread";
         page.put(HANG, HANG, Line::new(style).words(Role::Dim, text));
     }
     if let (Some(file), Some(number), Some(source)) = (&access.file, access.line, &terminal.source)
@@ -139,7 +139,7 @@ pub(super) fn detail(terminal: &Terminal, page: &mut Page<'_>, access: &AccessRe
                 None => names::frame_address(frame),
             };
             if at > 0 {
-                line = line.glue(Role::Dim, ", in turn into");
+                line = line.glue(Role::Dim, ", itself inlined into");
             }
             line = line.put(Role::Dim, &name);
         }
@@ -158,7 +158,7 @@ fn source_line(style: &Style, page: &mut Page<'_>, number: u32, text: &str) {
         .columns()
         .saturating_sub(HANG + number.len() + 3)
         .max(20);
-    // Cut after escaping, which may lengthen it.
+    // Escaping may lengthen it, so it is cut afterwards.
     let text = crate::escape::clean(&text, style.unicode);
     let text = if text.chars().count() > room {
         let kept = room - style.ellipsis().chars().count();

@@ -3,7 +3,7 @@
 use crate::layout::{Line, Page};
 use crate::names;
 use crate::numbers::{count, counted, seconds, share};
-use crate::sites::{FunctionSites, SitesReport};
+use crate::sites::{FunctionSites, SitesReport, sorted};
 use crate::style::{Role, Style};
 
 /// Functions shown unless all are asked for.
@@ -65,7 +65,7 @@ fn excluded(style: &Style, page: &mut Page<'_>, report: &SitesReport) {
 }
 
 fn functions(style: &Style, page: &mut Page<'_>, report: &SitesReport, all: bool) {
-    let functions = report.sorted();
+    let functions = sorted(&report.by_function);
     let shown = if all {
         functions.len()
     } else {

@@ -5,11 +5,12 @@ use crate::names;
 use crate::style::{Role, Style};
 use redhanded_model::{AccessReport, Frame};
 
-/// A function name up to this long makes room for places in a column beside it.
+/// Names up to this long line up, with the places in a column beside them. Longer
+/// ones do not widen the column.
 const NAME_COLUMN: usize = 36;
 
 pub(super) fn stack(style: &Style, page: &mut Page<'_>, side: &str, access: &AccessReport) {
-    let heading = format!("stack of the {side} {}", names::thread(&access.thread));
+    let heading = format!("stack of the {side} {}", access.thread);
     page.put(2, 4, Line::new(style).put(Role::Heading, &heading));
     if access.stack.is_empty() {
         let none = format!("not known beyond {:#x}", access.pc);
@@ -29,8 +30,8 @@ pub(super) fn stack(style: &Style, page: &mut Page<'_>, side: &str, access: &Acc
         .iter()
         .find_map(|frame| frame.module.as_deref());
     for (at, frame) in access.stack.iter().enumerate() {
-        // The number and the name stay together: a name alone at the start of a
-        // line reads like a continuation.
+        // Number and name stay together: a name alone at the start of a line would
+        // look like a continuation.
         let numbered = format!("{:<number$} {}", format!("#{at}"), function(frame));
         let mut line = Line::new(style).column(Role::Plain, &numbered, number + 1 + name);
         if let Some(place) = names::place(frame.file.as_deref(), frame.line) {

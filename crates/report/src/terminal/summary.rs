@@ -4,47 +4,45 @@ use crate::layout::{Line, Page};
 use crate::names;
 use crate::numbers::{count, counted, percent, seconds, share, times};
 use crate::style::{Role, Style};
-use redhanded_model::{Class, Loss, RunReport};
+use redhanded_model::{Class, Loss, Report, Run};
 
 /// Where the facts start.
 const HANG: usize = 12;
 
-pub(super) fn summary(style: &Style, page: &mut Page<'_>, report: &RunReport) {
-    page.put(0, 2, verdict(style, report));
+pub(super) fn summary(style: &Style, page: &mut Page<'_>, report: &Report) {
+    let run = &report.run;
+    page.put(0, 2, headline(style, report));
     if report.races.len() > 1 {
         index(style, page, report);
         page.blank();
     }
-    fact(style, page, "program", &program(report));
-    fact(style, page, "samples", &samples(report));
+    fact(style, page, "program", &program(run));
+    fact(style, page, "samples", &samples(run));
     fact(
         style,
         page,
         "held",
         &format!(
-            "{}, {} of {} thread time",
-            seconds(report.held_s),
-            percent(report.overhead_estimate()),
-            seconds(report.thread_s)
+            "{}, {} of {} of thread time",
+            seconds(run.held_s),
+            percent(run.overhead_estimate()),
+            seconds(run.thread_s)
         ),
     );
-    if let Some(standstill) = report.standstill {
-        let mut text = format!("{} in which no CPU ran", seconds(standstill.total_s));
+    if let Some(standstill) = run.standstill {
+        let mut text = format!("no CPU ran for {}", seconds(standstill.total_s));
         if let Some(median) = standstill.window_s {
-            text.push_str(&format!(
-                ", {} in half of the windows or less",
-                seconds(median)
-            ));
+            text.push_str(&format!("; median of a window {}", seconds(median)));
         }
         fact(style, page, "stopped", &text);
     }
-    let sites = report.sites;
+    let sites = run.sites;
     fact(
         style,
         page,
         "sites",
         &format!(
-            "{} in all, {} armed ({}), {} sampled ({})",
+            "{} in total, {} armed ({}), {} sampled ({})",
             count(sites.total),
             count(sites.armed),
             share(sites.armed, sites.total),
@@ -52,10 +50,10 @@ pub(super) fn summary(style: &Style, page: &mut Page<'_>, report: &RunReport) {
             share(sites.sampled, sites.total)
         ),
     );
-    losses(style, page, report);
-    not_seen(style, page, report);
+    losses(style, page, run);
+    not_seen(style, page, run);
     if report.races.is_empty() {
-        silence(style, page, report);
+        silence(style, page, run);
     }
 }
 
@@ -67,7 +65,7 @@ fn fact(style: &Style, page: &mut Page<'_>, label: &str, text: &str) {
 }
 
 /// Races by class.
-fn verdict<'s>(style: &'s Style, report: &RunReport) -> Line<'s> {
+fn headline<'s>(style: &'s Style, report: &Report) -> Line<'s> {
     let of = |class| {
         report
             .races
@@ -84,7 +82,7 @@ fn verdict<'s>(style: &'s Style, report: &RunReport) -> Line<'s> {
     if report.races.is_empty() {
         let text = format!(
             "No race caught in {}.",
-            counted(report.windows, "window", "windows")
+            counted(report.run.windows, "window", "windows")
         );
         return line.words(Role::Good, &text);
     }
@@ -114,14 +112,14 @@ fn verdict<'s>(style: &'s Style, report: &RunReport) -> Line<'s> {
     line
 }
 
-/// One line for each race: after pages of stacks, the way back to each.
-fn index(style: &Style, page: &mut Page<'_>, report: &RunReport) {
+/// One line for each race: an index to the pages of stacks above.
+fn index(style: &Style, page: &mut Page<'_>, report: &Report) {
     let number = report.races.len().to_string().len();
     for (at, race) in report.races.iter().enumerate() {
-        let what = names::object(&race.what).unwrap_or_else(|| names::region(&race.what.region));
+        let what = names::object(&race.what).unwrap_or_else(|| race.what.region.to_string());
         let mut line = Line::new(style)
             .put(Role::Plain, &format!("{:>number$}", at + 1))
-            .put(Role::Dim, &format!("[{}]", race.id))
+            .put(Role::Dim, &format!("[{}]", race.id()))
             .put(Role::Name, &format!("{what}:"));
         for (at, access) in race.accesses.iter().enumerate() {
             let function = match &access.function {
@@ -152,28 +150,28 @@ fn index(style: &Style, page: &mut Page<'_>, report: &RunReport) {
     }
 }
 
-fn program(report: &RunReport) -> String {
-    let mut text = if report.program.is_empty() {
+fn program(run: &Run) -> String {
+    let mut text = if run.program.is_empty() {
         "not named".to_owned()
     } else {
-        report.program.join(" ")
+        run.program.join(" ")
     };
-    if report.runs > 1 {
-        text.push_str(&format!(", {}", counted(report.runs, "run", "runs")));
+    if run.runs > 1 {
+        text.push_str(&format!(", {}", counted(run.runs, "run", "runs")));
     }
-    text.push_str(&format!(", {}", seconds(report.wall_s)));
-    if let Some(ending) = &report.ending {
+    text.push_str(&format!(", {}", seconds(run.wall_s)));
+    if let Some(ending) = &run.ending {
         text.push_str(&format!(", {ending}"));
     }
     text
 }
 
-fn samples(report: &RunReport) -> String {
+fn samples(run: &Run) -> String {
     format!(
         "{} ({:.0}/s), {}",
-        count(report.samples),
-        report.samples_per_s(),
-        counted(report.windows, "window", "windows")
+        count(run.samples),
+        run.samples_per_s(),
+        counted(run.windows, "window", "windows")
     )
 }
 
@@ -191,10 +189,10 @@ const fn of_trap(loss: Loss) -> bool {
     )
 }
 
-/// The losses that happened, most frequent first. Those of samples have a share;
-/// nobody counts the traps that were none.
-fn losses(style: &Style, page: &mut Page<'_>, report: &RunReport) {
-    let mut losses: Vec<(Loss, u64)> = report
+/// The losses that happened, most frequent first. Losses of samples are shown with
+/// their share of all samples; the traps are not counted, so they have none.
+fn losses(style: &Style, page: &mut Page<'_>, run: &Run) {
+    let mut losses: Vec<(Loss, u64)> = run
         .losses
         .0
         .iter()
@@ -212,8 +210,11 @@ fn losses(style: &Style, page: &mut Page<'_>, report: &RunReport) {
         .max()
         .unwrap_or(0);
     for (heading, traps) in [
-        ("samples that said less than they might", false),
-        ("traps set aside because they could not be confirmed", true),
+        (
+            "samples that showed nothing, or less than they could",
+            false,
+        ),
+        ("traps dropped because they could not be confirmed", true),
     ] {
         let some: Vec<_> = losses
             .iter()
@@ -227,8 +228,8 @@ fn losses(style: &Style, page: &mut Page<'_>, report: &RunReport) {
             let mut line = Line::new(style)
                 .put(Role::Plain, &format!("{:>width$}", count(*number)))
                 .words(Role::Plain, loss.describe());
-            if !traps && *number <= report.samples {
-                let share = format!("({} of samples)", share(*number, report.samples));
+            if !traps && *number <= run.samples {
+                let share = format!("({} of samples)", share(*number, run.samples));
                 line = line.words(Role::Dim, &share);
             }
             page.put(HANG, HANG + width + 1, line);
@@ -236,11 +237,11 @@ fn losses(style: &Style, page: &mut Page<'_>, report: &RunReport) {
     }
 }
 
-/// What the run was blind to.
-fn not_seen(style: &Style, page: &mut Page<'_>, report: &RunReport) {
-    let sites = report.sites;
+/// What the run could not see.
+fn not_seen(style: &Style, page: &mut Page<'_>, run: &Run) {
+    let sites = run.sites;
     let never = sites.total.saturating_sub(sites.sampled);
-    if never == 0 && report.unseen.is_empty() {
+    if never == 0 && run.unseen.is_empty() {
         return;
     }
     let mut label = "not seen";
@@ -254,7 +255,7 @@ fn not_seen(style: &Style, page: &mut Page<'_>, report: &RunReport) {
         fact(style, page, label, &text);
         label = "";
     }
-    for unseen in &report.unseen {
+    for unseen in &run.unseen {
         let line = Line::new(style)
             .column(Role::Heading, label, HANG - 4)
             .put(Role::Plain, &format!("{}:", unseen.what))
@@ -264,8 +265,8 @@ fn not_seen(style: &Style, page: &mut Page<'_>, report: &RunReport) {
     }
 }
 
-/// What silence means, and what would make it mean more.
-fn silence(style: &Style, page: &mut Page<'_>, report: &RunReport) {
+/// What it means that no race was caught, and how to learn more.
+fn silence(style: &Style, page: &mut Page<'_>, run: &Run) {
     page.blank();
     let prose = |page: &mut Page<'_>, indent, hang, text: &str| {
         page.put(indent, hang, Line::new(style).words(Role::Plain, text));
@@ -274,10 +275,10 @@ fn silence(style: &Style, page: &mut Page<'_>, report: &RunReport) {
         page,
         2,
         2,
-        "Silence is no proof: a race shows only if another thread comes along while one is \
-         held at its access.",
+        "Silence is no proof: a race is caught only if another thread accesses the bytes while \
+         one is held at its access.",
     );
-    for advice in advice(report) {
+    for advice in advice(run) {
         let line = Line::new(style)
             .put(Role::Plain, "-")
             .words(Role::Plain, &advice);
@@ -285,13 +286,13 @@ fn silence(style: &Style, page: &mut Page<'_>, report: &RunReport) {
     }
 }
 
-fn advice(report: &RunReport) -> Vec<String> {
+fn advice(run: &Run) -> Vec<String> {
     let mut advice = Vec::new();
-    let sites = report.sites;
-    let lost = |loss| report.losses.get(loss);
-    let many = |loss| lost(loss) > 0 && lost(loss) >= report.samples / 10;
-    // A virtual machine is run once, and may be held all the time.
-    let is_kernel = report.standstill.is_some();
+    let sites = run.sites;
+    let lost = |loss| run.losses.get(loss);
+    let many = |loss| lost(loss) > 0 && lost(loss) >= run.samples / 10;
+    // A virtual machine runs once, and may be held all the time.
+    let is_kernel = run.standstill.is_some();
     let more = if is_kernel {
         "longer (--for 10m) and with other workloads"
     } else {
@@ -300,19 +301,19 @@ fn advice(report: &RunReport) -> Vec<String> {
     };
     if sites.total == 0 {
         advice.push(
-            "There was nothing to sample: no code of the program was selected. See what \
-             `redhanded sites PROGRAM` counts."
+            "There was nothing to sample: no code of the program was selected. \
+             `redhanded sites PROGRAM` shows what can be."
                 .to_owned(),
         );
-    } else if report.samples == 0 && is_kernel {
+    } else if run.samples == 0 && is_kernel {
         advice.push(
             "No site was reached: give the machine a workload that runs the code in question."
                 .to_owned(),
         );
-    } else if report.samples == 0 {
+    } else if run.samples == 0 {
         advice.push(
-            "No site was reached: the program may have ended too soon. Run it again and again \
-             with --repeat 100 or --for 30s."
+            "No site was reached: the program may have ended too soon. Run it repeatedly with \
+             --repeat 100 or --for 30s."
                 .to_owned(),
         );
     }
@@ -324,19 +325,19 @@ fn advice(report: &RunReport) -> Vec<String> {
     }
     if many(Loss::OverBudget) {
         advice.push(
-            "The budget was used up often: allow more with --overhead 20%, or sample longer with \
+            "The budget was often used up: allow more with --overhead 20%, or sample longer with \
              --for."
                 .to_owned(),
         );
     }
-    if report.samples > 0 && sites.sampled < sites.total {
+    if run.samples > 0 && sites.sampled < sites.total {
         advice.push(format!(
             "{} of {} were sampled: run {more}.",
             count(sites.sampled),
             counted(sites.total, "site", "sites")
         ));
     }
-    if report.windows > 0 && advice.is_empty() {
+    if run.windows > 0 && advice.is_empty() {
         advice.push(format!("Run {more}."));
     }
     advice

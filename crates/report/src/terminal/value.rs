@@ -67,14 +67,12 @@ pub(super) fn value(style: &Style, page: &mut Page<'_>, race: &Race, in_full: bo
     }
 }
 
-/// Why equal bytes are a collision all the same.
+/// Why there is a collision although the bytes are equal.
 fn unchanged(race: &Race) -> &'static str {
     match race.accesses.get(1) {
-        Some(other) if other.kind.writes() => {
-            "the same afterwards: the caught access wrote the value that was there"
-        }
-        Some(_) => "not changed: the caught access only reads",
-        None => "the same at the end: it was changed and changed back",
+        Some(other) if other.kind.writes() => "unchanged: the caught access wrote the same value",
+        Some(_) => "unchanged: the caught access only reads",
+        None => "unchanged at the end: it was changed and changed back",
     }
 }
 
@@ -102,7 +100,7 @@ fn changed_fields<'s>(
         if !first {
             line = line.glue(Role::Plain, ",");
         }
-        line = line.put(Role::Plain, &format!("{outside} of no field"));
+        line = line.put(Role::Plain, &format!("{outside} in no field"));
     }
     line
 }

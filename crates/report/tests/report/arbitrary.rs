@@ -4,11 +4,14 @@
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
+use proptest::sample::select;
 use redhanded_model::{
-    AccessKind, AccessReport, BitField, Class, Fingerprint, Frame, Loss, Losses, Race, Region,
-    RunReport, SeenBy, SiteCounts, Svma, ThreadName, Unseen, Values, What,
+    AccessKind, AccessReport, BitField, Class, Context, ContextKind, Crash, CrashWindow, Ending,
+    Fingerprint, Frame, Line, Loss, Losses, Race, Region, Report, Run, SeenBy, SiteCounts,
+    Standstill, Suspect, Svma, ThreadName, Unseen, Values, What,
 };
-use redhanded_report::{Style, Terminal, json};
+use redhanded_report::json::{self, Json};
+use redhanded_report::{Format, Style, Terminal, Writer};
 
 /// Names with what names may hold and what they must not.
 fn name() -> impl Strategy<Value = String> {
@@ -22,11 +25,71 @@ fn name() -> impl Strategy<Value = String> {
 }
 
 fn thread() -> impl Strategy<Value = ThreadName> {
-    (any::<u32>(), name()).prop_map(|(tid, name)| ThreadName {
+    use ContextKind::{Hardirq, Nmi, Softirq, Task};
+    let kind = select(vec![Hardirq, Nmi, Softirq, Task]);
+    let context = (any::<u32>(), kind, any::<bool>(), any::<bool>()).prop_map(
+        |(cpu, kind, interrupts_off, preemption_off)| Context {
+            cpu,
+            kind,
+            interrupts_off,
+            preemption_off,
+        },
+    );
+    (any::<u32>(), name(), option::of(context)).prop_map(|(tid, name, context)| ThreadName {
         tid,
         name,
-        context: None,
+        context,
     })
+}
+
+/// Times as a run measures them.
+fn measured() -> impl Strategy<Value = f64> + Clone {
+    (0..1_000_000_000_000_000u64).prop_map(|microseconds| microseconds as f64 / 1e6)
+}
+
+fn suspect() -> impl Strategy<Value = Suspect> {
+    prop_oneof![
+        (thread(), name()).prop_map(|(thread, call)| Suspect::SystemCall { thread, call }),
+        (any::<u32>(), name()).prop_map(|(pid, name)| Suspect::Process { pid, name }),
+    ]
+}
+
+fn ending() -> impl Strategy<Value = Ending> {
+    prop_oneof![
+        any::<i32>().prop_map(|status| Ending::Exited { status }),
+        (any::<i32>(), any::<bool>()).prop_map(|(signal, core)| Ending::Killed { signal, core }),
+        Just(Ending::EndedByUs),
+        Just(Ending::LeftRunning),
+    ]
+}
+
+fn crash(seconds: impl Strategy<Value = f64> + Clone) -> impl Strategy<Value = Crash> {
+    let window = (
+        seconds.clone(),
+        any::<u32>(),
+        frame(),
+        seconds,
+        any::<bool>(),
+    )
+        .prop_map(|(ago_s, tid, at, held_s, caught)| CrashWindow {
+            ago_s,
+            tid,
+            at,
+            held_s,
+            caught,
+        });
+    (
+        any::<i32>(),
+        thread(),
+        vec(frame(), 0..4),
+        vec(window, 0..3),
+    )
+        .prop_map(|(signal, thread, stack, windows)| Crash {
+            signal,
+            thread,
+            stack,
+            windows,
+        })
 }
 
 fn frame() -> impl Strategy<Value = Frame> {
@@ -89,10 +152,10 @@ fn region() -> impl Strategy<Value = Region> {
         name().prop_map(|module| Region::Global { module }),
         Just(Region::Heap),
         thread().prop_map(|thread| Region::Stack { thread }),
-        (name(), 0..8u32).prop_map(|(module, cpu)| Region::PerCpu {
+        (name(), any::<u32>(), any::<u64>()).prop_map(|(module, cpu, svma)| Region::PerCpu {
             module,
             cpu,
-            svma: Svma(0x1f00),
+            svma: Svma(svma),
         }),
         (name(), any::<bool>()).prop_map(|(name, shared)| Region::Mapping { name, shared }),
         Just(Region::Unknown),
@@ -133,88 +196,83 @@ fn what() -> impl Strategy<Value = What> {
 }
 
 fn race() -> impl Strategy<Value = Race> {
+    let class = select(vec![Class::Race, Class::PossiblyAtomic, Class::Special]);
     (
-        name(),
-        name(),
-        any::<bool>(),
+        (name(), class, any::<u64>()),
         what(),
-        any::<bool>(),
+        select(vec![SeenBy::Watch, SeenBy::Value]),
         (vec(any::<u8>(), 0..70), vec(any::<u8>(), 0..70)),
-        any::<u64>(),
+        vec(suspect(), 0..3),
+        option::of(name()),
         vec(access(), 0..4),
     )
         .prop_map(
-            |(id, fingerprint, certain, what, watched, (before, after), instances, accesses)| {
-                Race {
-                    id,
-                    fingerprint: Fingerprint(fingerprint),
-                    class: if certain {
-                        Class::Race
-                    } else {
-                        Class::PossiblyAtomic
-                    },
-                    what,
-                    seen_by: if watched {
-                        SeenBy::Watch
-                    } else {
-                        SeenBy::Value
-                    },
-                    values: Values { before, after },
-                    instances,
-                    accesses,
-                    suspects: Vec::new(),
-                    special: None,
-                    lines: Vec::new(),
-                }
+            |(
+                (fingerprint, class, instances),
+                what,
+                seen_by,
+                (before, after),
+                suspects,
+                special,
+                accesses,
+            )| Race {
+                fingerprint: Fingerprint(fingerprint),
+                class,
+                what,
+                seen_by,
+                values: Values { before, after },
+                instances,
+                lines: vec![accesses.iter().map(Line::from).collect()],
+                suspects,
+                special,
+                accesses,
             },
         )
 }
 
-fn run() -> impl Strategy<Value = RunReport> {
+/// A report of a run whose times are `seconds`.
+fn report(seconds: impl Strategy<Value = f64> + Clone) -> impl Strategy<Value = Report> {
+    let standstill = (seconds.clone(), option::of(seconds.clone()))
+        .prop_map(|(total_s, window_s)| Standstill { total_s, window_s });
+    let unseen = (name(), name()).prop_map(|(what, why)| Unseen { what, why });
     (
         (
             vec(name(), 0..3),
-            option::of(name()),
-            vec((name(), name()), 0..3),
+            option::of(ending()),
+            vec(unseen, 0..3),
+            any::<bool>(),
         ),
-        (any::<f64>(), any::<f64>(), any::<f64>()),
-        (
-            any::<u64>(),
-            any::<u64>(),
-            any::<u64>(),
-            any::<u64>(),
-            any::<u64>(),
-        ),
-        (any::<u64>(), any::<u64>()),
+        (seconds.clone(), seconds.clone(), seconds.clone()),
+        option::of(standstill),
+        any::<[u64; 8]>(),
+        option::of(crash(seconds)),
         vec(race(), 0..3),
     )
         .prop_map(
-            |((program, ending, unseen), (wall_s, held_s, thread_s), numbers, lost, races)| {
-                let (samples, windows, total, armed, sampled) = numbers;
-                RunReport {
+            |((program, ending, unseen, cut_short), times, standstill, numbers, crash, races)| {
+                let (wall_s, held_s, thread_s) = times;
+                let [runs, samples, windows, total, armed, sampled, alone, stale] = numbers;
+                let run = Run {
                     program,
-                    runs: windows,
+                    runs,
+                    ending,
                     wall_s,
+                    thread_s,
+                    standstill,
                     samples,
                     windows,
                     held_s,
-                    thread_s,
-                    standstill: None,
                     sites: SiteCounts {
                         total,
                         armed,
                         sampled,
                     },
-                    losses: Losses([(Loss::Alone, lost.0), (Loss::StaleTrap, lost.1)].into()),
-                    unseen: unseen
-                        .into_iter()
-                        .map(|(what, why)| Unseen { what, why })
-                        .collect(),
-                    crash: None,
-                    cut_short: false,
-                    ending,
-                    races,
-                }
+                    losses: Losses([(Loss::Alone, alone), (Loss::StaleTrap, stale)].into()),
+                    unseen,
+                    cut_short,
+                    crash,
+                };
+                Report { run, races }
             },
         )
 }
@@ -253,13 +311,15 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(128))]
 
     #[test]
-    fn any_run_renders_as_text_alone(report in run(), style in style(), line in name()) {
+    fn any_report_renders_as_text_alone(
+        report in report(any::<f64>()), style in style(), line in name()
+    ) {
         let terminal = Terminal::new(style).with_source(move |_, _| Some(line.clone()));
         let mut text = Vec::new();
         for race in &report.races {
-            terminal.race(&mut text, race, report.windows).unwrap();
+            terminal.race(&mut text, race, report.run.windows).unwrap();
         }
-        terminal.full(&mut text, &report).unwrap();
+        terminal.write(&report, &mut text).unwrap();
         let text = String::from_utf8(text).unwrap();
         let plain = if style.color { without_colours(&text) } else { text };
         let raw = |c: char| (c.is_control() && c != '\n') || ('\u{202a}'..='\u{202e}').contains(&c);
@@ -268,15 +328,34 @@ proptest! {
     }
 
     #[test]
-    fn any_run_is_a_document(report in run()) {
-        let mut text = Vec::new();
-        json::write(&report, &mut text).unwrap();
-        let document: serde_json::Value = serde_json::from_slice(&text).unwrap();
-        let races = document["races"].as_array().unwrap();
-        prop_assert_eq!(races.len(), report.races.len());
-        for (document, race) in races.iter().zip(&report.races) {
-            prop_assert_eq!(document["id"].as_str().unwrap(), &race.id);
-            prop_assert_eq!(document["what"]["name"].as_str(), race.what.name.as_deref());
+    fn any_report_can_be_shown_in_every_format(report in report(any::<f64>())) {
+        for format in Format::ALL {
+            let mut text = Vec::new();
+            format.writer().write(&report, &mut text).unwrap();
+            let text = String::from_utf8(text).unwrap();
+            let raw = |c: char| c.is_control() && c != '\n';
+            prop_assert!(!text.contains(raw), "{format:?}: {text:?}");
         }
+    }
+
+    #[test]
+    fn what_is_written_is_read_back(report in report(measured())) {
+        let mut text = Vec::new();
+        Json.write(&report, &mut text).unwrap();
+        prop_assert_eq!(json::read(&text).unwrap(), report);
+    }
+
+    #[test]
+    fn numbers_that_are_none_can_be_read(report in report(any::<f64>())) {
+        let mut text = Vec::new();
+        Json.write(&report, &mut text).unwrap();
+        prop_assert_eq!(json::read(&text).unwrap().races, report.races);
+    }
+
+    #[test]
+    fn no_text_makes_the_reader_panic(text in any::<String>(), cut in 0usize..23_000) {
+        let _ = json::read(text.as_bytes());
+        let first = include_bytes!("version-1.json");
+        prop_assert!(json::read(&first[..cut]).is_err());
     }
 }

@@ -1,13 +1,14 @@
 //! The examples in docs/ are what is really written.
 
 use crate::fixtures;
-use redhanded_model::RunReport;
-use redhanded_report::{Style, Terminal, json};
+use redhanded_model::Report;
+use redhanded_report::json::Json;
+use redhanded_report::{Style, Terminal};
 
 const JSON: &str = include_str!("../../../../docs/json.md");
 const READING: &str = include_str!("../../../../docs/reading-a-report.md");
 
-fn example() -> RunReport {
+fn example() -> Report {
     let mut report = fixtures::run();
     report.races.truncate(1);
     report
@@ -15,25 +16,19 @@ fn example() -> RunReport {
 
 #[test]
 fn the_json_example_is_a_real_one() {
-    let mut text = Vec::new();
-    json::write(&example(), &mut text).unwrap();
-    let text = String::from_utf8(text).unwrap();
+    let text = fixtures::written(&Json, &example());
     assert!(JSON.contains(&text), "docs/json.md should hold:\n{text}");
 }
 
 #[test]
 fn the_annotated_race_is_a_real_one() {
-    let mut text = Vec::new();
-    Terminal::new(Style::default())
-        .with_source(|_, line| {
-            Some(match line {
-                42 => "dev->busy = 1;".to_owned(),
-                _ => "dev->need_callback = 1;".to_owned(),
-            })
+    let terminal = Terminal::new(Style::default()).with_source(|_, line| {
+        Some(match line {
+            42 => "dev->busy = 1;".to_owned(),
+            _ => "dev->need_callback = 1;".to_owned(),
         })
-        .full(&mut text, &example())
-        .unwrap();
-    let text = String::from_utf8(text).unwrap();
+    });
+    let text = fixtures::written(&terminal, &example());
     assert!(
         READING.contains(&text),
         "docs/reading-a-report.md should hold:\n{text}"

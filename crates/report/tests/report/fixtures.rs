@@ -1,9 +1,10 @@
 //! Races as a run would tell them.
 
 use redhanded_model::{
-    AccessKind, AccessReport, BitField, Class, Fingerprint, Frame, Loss, Losses, Race, Region,
-    RunReport, SeenBy, SiteCounts, ThreadName, Unseen, Values, What,
+    AccessKind, AccessReport, BitField, Class, Ending, Fingerprint, Frame, Loss, Losses, Race,
+    Region, Report, Run, SeenBy, SiteCounts, ThreadName, Unseen, Values, What,
 };
+use redhanded_report::Writer;
 
 pub fn thread(tid: u32, name: &str) -> ThreadName {
     ThreadName {
@@ -64,10 +65,8 @@ fn race(what: What, values: Values, accesses: Vec<AccessReport>) -> Race {
         (Some(name), None) => name.clone(),
         (None, _) => "mapping".to_owned(),
     };
-    let fingerprint = Fingerprint::new(places, &touched);
     Race {
-        id: fingerprint.id(),
-        fingerprint,
+        fingerprint: Fingerprint::new(places, &touched),
         class: Class::Race,
         what,
         seen_by: SeenBy::Watch,
@@ -247,7 +246,7 @@ pub fn hostile() -> Race {
 }
 
 /// A run with all of it.
-pub fn run() -> RunReport {
+pub fn run() -> Report {
     let mut losses = Losses::default();
     for (loss, number) in [
         (Loss::OverBudget, 9),
@@ -256,7 +255,7 @@ pub fn run() -> RunReport {
     ] {
         losses.0.insert(loss, number);
     }
-    RunReport {
+    let run = Run {
         program: vec!["./demo".into(), "--threads=4".into()],
         runs: 1,
         wall_s: 12.34,
@@ -277,7 +276,17 @@ pub fn run() -> RunReport {
         }],
         crash: None,
         cut_short: false,
-        ending: Some("exited with status 0".into()),
+        ending: Some(Ending::Exited { status: 0 }),
+    };
+    Report {
+        run,
         races: vec![bit_fields(), possibly_atomic(), unknown_origin()],
     }
+}
+
+/// In one of the formats.
+pub fn written(writer: &dyn Writer, report: &Report) -> String {
+    let mut text = Vec::new();
+    writer.write(report, &mut text).unwrap();
+    String::from_utf8(text).unwrap()
 }

@@ -6,3 +6,4 @@ mod fixtures;
 mod json;
 mod sites;
 mod terminal;
+mod version_1;

@@ -1,5 +1,5 @@
 use crate::fixtures;
-use redhanded_model::{Loss, Losses, Race, RunReport, SiteCounts, Standstill, Values};
+use redhanded_model::{Loss, Losses, Race, Report, Run, SiteCounts, Standstill, Values};
 use redhanded_report::{Style, Terminal};
 
 fn short(race: &Race) -> String {
@@ -10,30 +10,35 @@ fn short(race: &Race) -> String {
     String::from_utf8(text).unwrap()
 }
 
-fn full_as(style: Style, race: &Race) -> String {
-    let mut text = Vec::new();
-    Terminal::new(style)
-        .with_source(|file, line| {
-            (file == "demo.c").then(|| match line {
-                42 => "\t\tdev->busy = 1;".to_owned(),
-                _ => "\tdev->need_callback = 1;".to_owned(),
-            })
+/// The races of a report, and its summary.
+fn parts(style: Style, report: &Report) -> (String, String) {
+    let terminal = Terminal::new(style).with_source(|file, line| {
+        (file == "demo.c").then(|| match line {
+            42 => "\t\tdev->busy = 1;".to_owned(),
+            _ => "\tdev->need_callback = 1;".to_owned(),
         })
-        .race_in_full(&mut text, race, (1, 3), 1204)
-        .unwrap();
-    String::from_utf8(text).unwrap()
+    });
+    let text = fixtures::written(&terminal, report);
+    let end = text.rfind("fingerprint ").map_or(0, |last| {
+        last + text[last..].find("\n\n").expect("a summary follows") + 2
+    });
+    let (races, summary) = text.split_at(end);
+    (races.to_owned(), summary.to_owned())
+}
+
+fn full_as(style: Style, race: &Race) -> String {
+    let mut report = fixtures::run();
+    report.run.windows = 1204;
+    report.races = vec![race.clone()];
+    parts(style, &report).0
 }
 
 fn full(race: &Race) -> String {
     full_as(Style::default(), race)
 }
 
-fn summary(report: &RunReport) -> String {
-    let mut text = Vec::new();
-    Terminal::new(Style::default())
-        .summary(&mut text, report)
-        .unwrap();
-    String::from_utf8(text).unwrap()
+fn summary(report: &Report) -> String {
+    parts(Style::default(), report).1
 }
 
 #[test]
@@ -50,7 +55,7 @@ fn a_race_as_it_comes() {
 #[test]
 fn changed_bits_have_the_names_of_their_fields() {
     insta::assert_snapshot!(full(&fixtures::bit_fields()), @r#"
-    RACE 1 of 3  device.flags (unsigned int, 4 bytes), global of demo  [d3ee6081]
+    RACE 1 of 1  device.flags (unsigned int, 4 bytes), global of demo  [d3ee6081]
 
       held    update 4 bytes  set_busy          demo.c:42  thread 4711 (worker)
               42 │ dev->busy = 1;
@@ -90,7 +95,7 @@ fn a_narrow_terminal_with_colours_and_without_unicode() {
     let text = full_as(style, &fixtures::bit_fields());
     assert!(text.replace('\x1b', "").is_ascii());
     insta::assert_snapshot!(text.replace('\x1b', "^"), @r#"
-    ^[1;31mRACE 1 of 3^[0m  ^[1mdevice.flags^[0m (unsigned int, 4 bytes),
+    ^[1;31mRACE 1 of 1^[0m  ^[1mdevice.flags^[0m (unsigned int, 4 bytes),
         global of demo  ^[2m[d3ee6081]^[0m
 
       ^[1;36mheld^[0m    ^[1mset_busy^[0m  ^[36mdemo.c:42^[0m
@@ -129,7 +134,7 @@ fn a_narrow_terminal_with_colours_and_without_unicode() {
 #[test]
 fn nobody_was_seen_to_change_the_bytes() {
     insta::assert_snapshot!(full(&fixtures::unknown_origin()), @r#"
-    RACE, UNKNOWN ORIGIN 1 of 3  8 bytes at 0x7ffff7fba000,
+    RACE, UNKNOWN ORIGIN 1 of 1  8 bytes at 0x7ffff7fba000,
         mapping /dev/zero (deleted), shared  [d674ddbe]
 
       held    read 8 bytes  wait_for_peer  shm.c:17  thread 4711 (worker)
@@ -154,18 +159,17 @@ fn nobody_was_seen_to_change_the_bytes() {
 #[test]
 fn what_may_be_atomic_says_what_that_means() {
     insta::assert_snapshot!(full(&fixtures::possibly_atomic()), @r#"
-    POSSIBLY ATOMIC 1 of 3  flag (int, 4 bytes), global of demo  [f5a9d527]
+    POSSIBLY ATOMIC 1 of 1  flag (int, 4 bytes), global of demo  [f5a9d527]
 
       held    read 4 bytes   ready        thread 4711 (worker)
       caught  write 4 bytes  demo+0x1300  thread 4712
 
-      value   0x00000001 (1), the same afterwards: the caught access wrote the value
-              that was there
+      value   0x00000001 (1), unchanged: the caught access wrote the same value
       at      0x555555558040
       seen    by a debug register, twice in 1,204 windows
-      note    Possibly atomic: an atomic load or store of the source may compile to
-              such a plain move, and nothing at hand tells whether this is one; look
-              at the source lines. Fails no run by default.
+      note    Possibly atomic: an atomic load or store in the source can compile to
+              a plain move like this one, and the binary does not show which it is.
+              Look at the source lines. This does not fail the run.
 
       stack of the held thread 4711 (worker)
         #0 ready         demo+0x11a6
@@ -182,14 +186,14 @@ fn what_may_be_atomic_says_what_that_means() {
 #[test]
 fn a_system_call_is_named_and_a_wide_value_shows_its_changed_words() {
     insta::assert_snapshot!(full(&fixtures::system_call()), @r#"
-    RACE 1 of 3  buffer (char [64], 32 bytes), heap  [b22920d8]
+    RACE 1 of 1  buffer (char [64], 32 bytes), heap  [b22920d8]
 
       held    parse  io.c:30
               read 32 bytes   thread 4711 (worker)
               vmovdqu ymm0,[rsi]
       caught  __read (system call read)  from io.c:12
               write 64 bytes  thread 4712 (reader)
-              done by the kernel on behalf of this thread
+              made by the kernel on behalf of this thread
 
       value   bytes 8–16 changed
               +8   0x0000000000000000 → 0x5448202f20544547
@@ -225,7 +229,7 @@ fn long_names_are_short_above_and_whole_in_stacks() {
               write 4 bytes  thread 4711 (worker)
       caught  <Shared<…> as Record<…>>::record  src/stats.rs:8
               read 4 bytes   thread 4710 (main)
-      value   0x0000000000000029 (41), not changed: the caught access only reads
+      value   0x0000000000000029 (41), unchanged: the caught access only reads
       seen    by a debug register, 3 times in 120 windows
     "#);
 }
@@ -238,8 +242,7 @@ fn a_hostile_target_cannot_drive_the_terminal() {
               read 4 bytes   thread 4711 (\x1b]0;owned\x07\x1b[2J)
       caught  f\u{202e}(tni)\u{9b}31m\r\n
               write 4 bytes  thread 4712
-      value   0x00000001 (1), the same afterwards: the caught access wrote the value
-              that was there
+      value   0x00000001 (1), unchanged: the caught access wrote the same value
       seen    by a debug register, twice in 120 windows
     "#);
 }
@@ -256,7 +259,7 @@ fn a_bit_of_no_field_and_a_field_across_the_end() {
     race.values.after = vec![0x30, 0, 0, 0];
     let text = short(&race);
     assert!(
-        text.contains("changed: busy 1 → 0,\n          bit 5 of no field\n"),
+        text.contains("changed: busy 1 → 0,\n          bit 5 in no field\n"),
         "{text}"
     );
 }
@@ -284,12 +287,12 @@ fn the_end_of_a_run_with_races() {
 
       program   ./demo --threads=4, 12.3 s, exited with status 0
       samples   2,470 (200/s), 1,257 windows
-      held      610 ms, 2.5 % of 24.5 s thread time
-      sites     812 in all, 500 armed (62 %), 120 sampled (15 %)
-      losses    samples that said less than they might
+      held      610 ms, 2.5 % of 24.5 s of thread time
+      sites     812 in total, 500 armed (62 %), 120 sampled (15 %)
+      losses    samples that showed nothing, or less than they could
                 1,204 no other thread to collide with (49 % of samples)
                     9 over budget (0.4 % of samples)
-      losses    traps set aside because they could not be confirmed
+      losses    traps dropped because they could not be confirmed
                     2 trap of an earlier window
       not seen  692 of 812 sites were never sampled (85 %)
                 libc.so.6: runtime library, not sampled
@@ -298,23 +301,18 @@ fn the_end_of_a_run_with_races() {
 
 #[test]
 fn the_full_report_has_every_race_and_then_the_summary() {
-    let run = fixtures::run();
-    let mut text = Vec::new();
-    Terminal::new(Style::default())
-        .full(&mut text, &run)
-        .unwrap();
-    let text = String::from_utf8(text).unwrap();
+    let (races, summary) = parts(Style::default(), &fixtures::run());
     let positions: Vec<usize> = ["RACE 1 of 3", "POSSIBLY ATOMIC 2 of 3", "ORIGIN 3 of 3"]
         .iter()
-        .map(|title| text.find(title).unwrap())
+        .map(|title| races.find(title).unwrap())
         .collect();
     assert!(positions.is_sorted());
-    assert!(text.ends_with(&summary(&run)));
+    assert!(summary.starts_with("2 races"), "{summary}");
 }
 
 #[test]
 fn silence_is_explained() {
-    let report = RunReport {
+    let report = Report {
         races: Vec::new(),
         ..fixtures::run()
     };
@@ -322,18 +320,18 @@ fn silence_is_explained() {
     No race caught in 1,257 windows.
       program   ./demo --threads=4, 12.3 s, exited with status 0
       samples   2,470 (200/s), 1,257 windows
-      held      610 ms, 2.5 % of 24.5 s thread time
-      sites     812 in all, 500 armed (62 %), 120 sampled (15 %)
-      losses    samples that said less than they might
+      held      610 ms, 2.5 % of 24.5 s of thread time
+      sites     812 in total, 500 armed (62 %), 120 sampled (15 %)
+      losses    samples that showed nothing, or less than they could
                 1,204 no other thread to collide with (49 % of samples)
                     9 over budget (0.4 % of samples)
-      losses    traps set aside because they could not be confirmed
+      losses    traps dropped because they could not be confirmed
                     2 trap of an earlier window
       not seen  692 of 812 sites were never sampled (85 %)
                 libc.so.6: runtime library, not sampled
 
-      Silence is no proof: a race shows only if another thread comes along while one
-      is held at its access.
+      Silence is no proof: a race is caught only if another thread accesses the
+      bytes while one is held at its access.
       - 1,204 samples found no other thread: give the program input that keeps
         several threads at work.
       - 120 of 812 sites were sampled: run longer (--for 60s) or more often
@@ -344,32 +342,37 @@ fn silence_is_explained() {
 
 #[test]
 fn advice_follows_from_what_happened() {
-    let nothing = summary(&RunReport::default());
+    let nothing = summary(&Report::default());
     assert!(nothing.contains("nothing to sample"), "{nothing}");
-    let mut report = RunReport {
+    let summary = |run: &Run| {
+        let races = Vec::new();
+        let run = run.clone();
+        summary(&Report { run, races })
+    };
+    let mut run = Run {
         sites: SiteCounts {
             total: 10,
             armed: 10,
             sampled: 0,
         },
-        ..RunReport::default()
+        ..Run::default()
     };
-    let early = summary(&report);
+    let early = summary(&run);
     assert!(early.contains("--repeat 100"), "{early}");
-    report.sites.sampled = 10;
-    report.samples = 50;
-    report.windows = 20;
-    report.losses = Losses([(Loss::OverBudget, 30)].into());
-    let starved = summary(&report);
+    run.sites.sampled = 10;
+    run.samples = 50;
+    run.windows = 20;
+    run.losses = Losses([(Loss::OverBudget, 30)].into());
+    let starved = summary(&run);
     assert!(starved.contains("--overhead 20%"), "{starved}");
     assert!(!starved.contains("not seen"), "{starved}");
-    report.losses = Losses::default();
-    report.standstill = Some(Standstill {
+    run.losses = Losses::default();
+    run.standstill = Some(Standstill {
         total_s: 0.5,
         window_s: Some(0.0003),
     });
-    let kernel = summary(&report);
+    let kernel = summary(&run);
     assert!(kernel.contains("other workloads"), "{kernel}");
-    assert!(kernel.contains("500 ms in which no CPU ran"), "{kernel}");
+    assert!(kernel.contains("no CPU ran for 500 ms"), "{kernel}");
     assert!(!kernel.contains("--repeat"), "{kernel}");
 }

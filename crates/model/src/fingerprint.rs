@@ -1,0 +1,108 @@
+//! Fingerprints: what makes two collisions the same race.
+
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// The unordered pair of code places plus what they touch. It has no addresses
+/// and no lines, so it survives a rebuild and an edit elsewhere in the file.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Fingerprint(pub String);
+
+impl Fingerprint {
+    /// The fingerprint of accesses at `places` to `what`. A place is a function
+    /// with the kind of its access; `what` a variable and field, or a region.
+    #[must_use]
+    pub fn new(mut places: Vec<String>, what: &str) -> Self {
+        places.sort();
+        Self(format!("{} @ {what}", places.join(" | ")))
+    }
+
+    /// A short stable name for people: the first eight digits of the hash.
+    #[must_use]
+    pub fn id(&self) -> String {
+        let mut hash = self.hash();
+        hash.truncate(8);
+        hash
+    }
+
+    /// A stable hash for programs: 64 bits in 16 hexadecimal digits. It is FNV-1a
+    /// with its halves stirred, so that no dependency or toolchain can change it.
+    #[must_use]
+    pub fn hash(&self) -> String {
+        let fnv = self.0.bytes().fold(0xcbf2_9ce4_8422_2325u64, |hash, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+        });
+        let low = fnv as u32;
+        let folded = (fnv >> 32) as u32 ^ low;
+        // Ids were once all there was of the hash, and they fold both halves into
+        // one. Beside the folded half, the low half brings back what folding lost,
+        // but its own low bits are weak: a shift, a multiplication and the folded
+        // half mix them. Each step can be undone, so that no two values of FNV-1a
+        // become one.
+        let mixed = (low ^ folded.rotate_left(13)).wrapping_mul(0x85eb_ca6b);
+        let mixed = (mixed ^ (mixed >> 13)).wrapping_mul(0xc2b2_ae35);
+        format!("{folded:08x}{:08x}", mixed ^ (mixed >> 16))
+    }
+}
+
+impl fmt::Display for Fingerprint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::{HashMap, HashSet};
+
+    fn of(places: &[&str], what: &str) -> Fingerprint {
+        Fingerprint::new(places.iter().map(|&place| place.to_owned()).collect(), what)
+    }
+
+    #[test]
+    fn the_pair_is_unordered() {
+        let a = of(&["f read", "g write"], "x");
+        let b = of(&["g write", "f read"], "x");
+        assert_eq!(a, b);
+        assert_eq!(a.id(), b.id());
+        assert_ne!(a.id(), of(&["g write", "f read"], "y").id());
+    }
+
+    #[test]
+    fn ids_and_hashes_never_change() {
+        let known = of(
+            &["set_busy update", "request_callback update"],
+            "device.flags",
+        );
+        assert_eq!(known.id(), "d3ee6081");
+        assert_eq!(known.hash(), "d3ee6081e43fbac5");
+        assert_eq!(Fingerprint(String::new()).id(), "4fd0bfc1");
+    }
+
+    /// Short ids collide among a hundred thousand races; hashes do not, and each
+    /// of their bits is set in half of them.
+    #[test]
+    fn hashes_tell_apart_what_ids_do_not() {
+        let mut ids: HashMap<String, u32> = HashMap::new();
+        let mut hashes = HashSet::new();
+        let mut set = [0u32; 64];
+        let many = 150_000;
+        for number in 0..many {
+            let hash = of(&["demo!f", &format!("demo!g{number}")], "table[]").hash();
+            *ids.entry(hash[..8].to_owned()).or_default() += 1;
+            let bits = u64::from_str_radix(&hash, 16).unwrap();
+            for (bit, set) in set.iter_mut().enumerate() {
+                *set += (bits >> bit & 1) as u32;
+            }
+            hashes.insert(bits);
+        }
+        assert!(ids.len() < many as usize, "no two share an id");
+        assert_eq!(hashes.len(), many as usize);
+        for (bit, set) in set.into_iter().enumerate() {
+            let share = f64::from(set) / f64::from(many);
+            assert!((0.48..0.52).contains(&share), "bit {bit}: {share}");
+        }
+    }
+}
