@@ -6,7 +6,7 @@ pub mod program;
 
 use crate::arguments::{Demo, DemoOf};
 use crate::exit::Failure;
-use crate::observe::{Observation, OnRace, Subject, observe};
+use crate::observe::{Observation, Observed, OnRace, Subject, observe};
 use crate::run::{clock, display};
 use crate::{arguments, screen, select};
 use program::{NEIGHBOURS, SEEDED};
@@ -85,18 +85,20 @@ fn program(report_to: Option<&Path>) -> Result<ExitCode, Failure> {
         settings: Settings::default(),
         seed: clock(),
         until: Some(LONGEST),
+        each: None,
         repeat: None,
         kill: true,
         max_windows: None,
         max_races: None,
         stop_on_race: false,
         core: None,
+        log: None,
         on_race: Some(found_all(SEEDED)),
     };
-    let (report, _) = observe(observation, &display)?;
+    let observed = observe(observation, &display)?;
     let mut text = Vec::new();
-    display.terminal.full(&mut text, &report)?;
-    let caught = conclude(&mut text, &report, SEEDED, NEIGHBOURS)?;
+    display.terminal.full(&mut text, &observed.report)?;
+    let caught = conclude(&mut text, &observed.report, SEEDED, NEIGHBOURS)?;
     write!(
         text,
         "
@@ -111,19 +113,22 @@ What to do next
   redhanded run --help                       everything else
 "
     )?;
-    tell(&text, &report, report_to, caught)
+    tell(&text, observed, report_to, caught)
 }
 
 /// Shows and writes it; the exit status.
 fn tell(
     text: &[u8],
-    report: &RunReport,
+    observed: Observed,
     report_to: Option<&Path>,
     caught: bool,
 ) -> Result<ExitCode, Failure> {
     let _ = std::io::stderr().write_all(text);
     if let Some(path) = report_to {
-        json::write_file(report, path)?;
+        json::write_file(&observed.report, path)?;
+    }
+    if let Some(failure) = observed.failure {
+        return Err(failure);
     }
     Ok(if caught {
         ExitCode::SUCCESS

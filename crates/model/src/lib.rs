@@ -9,6 +9,7 @@ mod access;
 mod address;
 mod class;
 mod context;
+mod counts;
 mod loss;
 mod race;
 mod registers;
@@ -21,6 +22,7 @@ pub use access::{AccessKind, Bytes, pieces};
 pub use address::{Avma, ModuleId, SpaceId, Svma, TaskId};
 pub use class::{Class, Evidence, Side, Synchronisation, classify};
 pub use context::{Context, ContextKind};
+pub use counts::Counts;
 pub use loss::{Loss, Losses};
 pub use race::{
     AccessReport, BitField, Fingerprint, Frame, Line, Race, Region, SeenBy, ThreadName, Values,

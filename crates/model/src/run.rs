@@ -67,6 +67,9 @@ pub struct RunReport {
     pub program: Vec<String>,
     /// How often it was run.
     pub runs: u64,
+    /// How many of these runs were ended because they took too long.
+    #[serde(default)]
+    pub cut_off: u64,
     /// Wall-clock time in seconds.
     pub wall_s: f64,
     /// Samples: firings of armed sites.

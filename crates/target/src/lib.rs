@@ -24,6 +24,7 @@ use redhanded_model::{
     Avma, Loss, Losses, ModuleId, Region, Registers, SpaceId, Standstill, Svma, TaskId, ThreadName,
     Unseen, WindowId, WindowPlan, WindowRecord,
 };
+use serde::{Deserialize, Serialize};
 use std::io;
 use std::ops::Range;
 use std::path::Path;
@@ -33,8 +34,9 @@ use std::time::Duration;
 /// What a kernel itself is called among its modules.
 pub const VMLINUX: &str = "vmlinux";
 
-/// One file mapped into the target.
-#[derive(Clone, Debug)]
+/// One file mapped into the target. Where it is can be written down; the image is
+/// for the reader to attach.
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Module {
     /// Its number.
     pub id: ModuleId,
@@ -47,6 +49,7 @@ pub struct Module {
     /// The addresses it spans.
     pub range: Range<u64>,
     /// The file; a scripted target has none.
+    #[serde(skip)]
     pub image: Option<Arc<Image>>,
 }
 
