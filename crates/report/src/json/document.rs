@@ -20,6 +20,8 @@ pub(super) struct Document<'a> {
 struct RunPart<'a> {
     program: &'a [String],
     runs: u64,
+    #[serde(skip_serializing_if = "is_zero")]
+    cut_off: u64,
     ending: Option<&'a str>,
     wall_s: f64,
     thread_s: f64,
@@ -123,6 +125,7 @@ impl<'a> Document<'a> {
             run: RunPart {
                 program: &report.program,
                 runs: report.runs,
+                cut_off: report.cut_off,
                 ending: report.ending.as_deref(),
                 wall_s: round(report.wall_s),
                 thread_s: round(report.thread_s),
@@ -213,6 +216,14 @@ fn frame(frame: &Frame) -> FramePart<'_> {
         address: address(frame.address),
         inlined: frame.inlined,
     }
+}
+
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde passes a reference"
+)]
+const fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 /// Addresses are strings: half of JSON's readers keep numbers as doubles, which

@@ -161,6 +161,9 @@ fn program(report: &RunReport) -> String {
     if report.runs > 1 {
         text.push_str(&format!(", {}", counted(report.runs, "run", "runs")));
     }
+    if report.cut_off > 0 {
+        text.push_str(&format!(", {} cut off by --each", count(report.cut_off)));
+    }
     text.push_str(&format!(", {}", seconds(report.wall_s)));
     if let Some(ending) = &report.ending {
         text.push_str(&format!(", {ending}"));

@@ -194,6 +194,7 @@ fn run() -> impl Strategy<Value = RunReport> {
                 RunReport {
                     program,
                     runs: windows,
+                    cut_off: windows / 2,
                     wall_s,
                     samples,
                     windows,
