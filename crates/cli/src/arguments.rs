@@ -53,6 +53,8 @@ pub enum Command {
     Attach(Attach),
     /// Observe a Linux kernel in a virtual machine
     Kernel(Kernel),
+    /// Print the report of an earlier session from its log
+    Report(Report),
     /// List the instructions of a file that can be sampled, and why others cannot
     Sites(Sites),
     /// Watch a small built-in program being caught, or a kernel
@@ -73,6 +75,11 @@ pub struct Run {
     /// has not ended then is left running
     #[arg(long = "for", value_name = "TIME", value_parser = some_time)]
     pub until: Option<Duration>,
+
+    /// With --for or --repeat: end a run that takes longer, with the processes it
+    /// has started, and begin the next. Without it, one run may use up all the time
+    #[arg(long, value_name = "TIME", value_parser = some_time)]
+    pub each: Option<Duration>,
 
     /// Run the program N times and pool the results
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
@@ -143,6 +150,11 @@ pub struct Watch {
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
 
+    /// Keep the session log in FILE, a new file, from which redhanded report makes
+    /// the report again (docs/log.md)
+    #[arg(long, value_name = "FILE")]
+    pub log: Option<PathBuf>,
+
     /// Share of the threads' (or CPUs') time that they may be held; 0 does not even
     /// attach. Default: 5% of a program's, 100% of a virtual machine's
     #[arg(long, value_name = "PERCENT", value_parser = percent)]
@@ -194,6 +206,37 @@ pub struct Watch {
     // Last, because its heading would hold for all options after it.
     #[command(flatten)]
     pub select: Select,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  redhanded report races.log                   what run --log races.log found
+  redhanded report --json - races.log          as JSON (docs/json.md)
+
+Exit status:
+  0    the report was printed    66   a race is in it, with --fail-on any (--exit-code)
+  125  FILE is no log, or is cut short: the report then covers what is in it")]
+pub struct Report {
+    /// The log
+    #[arg(value_name = "FILE")]
+    pub log: PathBuf,
+
+    /// Write the report as JSON to FILE as well; with - print it instead
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+
+    /// Which findings give another exit status
+    #[arg(long, value_enum, default_value = "never")]
+    pub fail_on: FailOn,
+
+    /// That exit status
+    #[arg(long, value_name = "N", default_value_t = crate::exit::RACE)]
+    pub exit_code: u8,
+
+    /// Print nothing but what went wrong
+    #[arg(long, short)]
+    pub quiet: bool,
 }
 
 #[derive(Debug, Args)]

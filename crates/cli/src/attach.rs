@@ -2,7 +2,7 @@
 
 use crate::arguments::Attach;
 use crate::exit::Failure;
-use crate::observe::{Observation, Subject, observe};
+use crate::observe::{Observation, Observed, Subject, observe};
 use crate::screen;
 use redhanded_detect::Start;
 use redhanded_target::{Ending, Signals};
@@ -30,7 +30,10 @@ pub fn attach(arguments: Attach) -> Result<ExitCode, Failure> {
     };
     observation.options.start = Start::Gently;
     observation.options.budget.credit = Duration::ZERO;
-    let (report, _) = observe(observation, &display)?;
-    // How somebody else's process ended is not our status.
-    watch.tell(&report, Ending::LeftRunning, &display)
+    let observed = Observed {
+        // How somebody else's process ended is not our status.
+        ending: Ending::LeftRunning,
+        ..observe(observation, &display)?
+    };
+    watch.tell(observed, &display)
 }

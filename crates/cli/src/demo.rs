@@ -5,7 +5,7 @@ mod kernel;
 
 use crate::arguments::{Demo, DemoOf, ShowProgress};
 use crate::exit::Failure;
-use crate::observe::{Display, Observation, OnRace, Subject, observe};
+use crate::observe::{Display, Observation, Observed, OnRace, Subject, observe};
 use crate::run::{clock, display};
 use crate::{arguments, screen, select};
 use redhanded_demo::{NEIGHBOURS, SEEDED, Variable};
@@ -88,18 +88,20 @@ fn program(report_to: Option<&Path>) -> Result<ExitCode, Failure> {
         settings: Settings::default(),
         seed: clock(),
         until: Some(LONGEST),
+        each: None,
         repeat: None,
         kill: true,
         max_windows: None,
         max_races: None,
         stop_on_race: false,
         core: None,
+        log: None,
         on_race: Some(found_all(SEEDED)),
     };
-    let (report, _) = observe(observation, &display)?;
+    let observed = observe(observation, &display)?;
     let mut text = Vec::new();
-    display.terminal.write(&report, &mut text)?;
-    let caught = conclude(&mut text, &report, SEEDED, NEIGHBOURS)?;
+    display.terminal.write(&observed.report, &mut text)?;
+    let caught = conclude(&mut text, &observed.report, SEEDED, NEIGHBOURS)?;
     write!(
         text,
         "
@@ -114,19 +116,22 @@ What to do next
   redhanded run --help                       everything else
 "
     )?;
-    tell(&text, &report, report_to, caught)
+    tell(&text, observed, report_to, caught)
 }
 
 /// Shows and writes it; the exit status.
 fn tell(
     text: &[u8],
-    report: &Report,
+    observed: Observed,
     report_to: Option<&Path>,
     caught: bool,
 ) -> Result<ExitCode, Failure> {
     let _ = std::io::stderr().write_all(text);
     if let Some(path) = report_to {
-        write_file(&Json, report, path)?;
+        write_file(&Json, &observed.report, path)?;
+    }
+    if let Some(failure) = observed.failure {
+        return Err(failure);
     }
     Ok(if caught {
         ExitCode::SUCCESS

@@ -3,6 +3,7 @@
 use redhanded_image::ImageError;
 use redhanded_provision::ProvisionError;
 use redhanded_report::WriteError;
+use redhanded_session::LogError;
 use redhanded_target::{Ending, TargetError};
 use std::process::ExitCode;
 use thiserror::Error;
@@ -39,6 +40,12 @@ pub enum Failure {
         /// What it said.
         message: String,
     },
+    /// The tracer did not end as it should.
+    #[error("the tracer {0}")]
+    LostTracer(String),
+    /// The session log cannot be written or read.
+    #[error(transparent)]
+    Log(#[from] LogError),
     /// The command line asks for something impossible.
     #[error("{0}")]
     Usage(String),

@@ -65,8 +65,7 @@ pub fn kernel(arguments: &Kernel) -> Result<ExitCode, Failure> {
     observation.options.delay = delays;
     observation.options.budget = budget(watch.overhead);
     observation.options.start = Start::Gently;
-    let (report, ending) = observe(observation, &display)?;
-    watch.tell(&report, ending, &display)
+    watch.tell(observe(observation, &display)?, &display)
 }
 
 /// A virtual machine is there to be looked at: unless told otherwise it may be held

@@ -7,18 +7,23 @@ mod demo;
 mod exit;
 mod kernel;
 mod observe;
+mod report;
 mod run;
 mod screen;
 mod select;
 mod sites;
 mod tracing;
-mod wire;
 
 use arguments::{Arguments, Command};
 use clap::Parser;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
+    // What a panic says is on stderr; its status must not be taken for a program's.
+    std::panic::catch_unwind(command).unwrap_or_else(|_| ExitCode::from(exit::FAILED))
+}
+
+fn command() -> ExitCode {
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
         Err(error) => {
@@ -30,6 +35,7 @@ fn main() -> ExitCode {
         Command::Run(run) => run::run(run),
         Command::Attach(attach) => attach::attach(attach),
         Command::Kernel(kernel) => kernel::kernel(&kernel),
+        Command::Report(report) => report::report(&report),
         Command::Sites(sites) => sites::sites(&sites),
         Command::Demo(demo) => demo::demo(&demo),
         Command::DemoProgram => {

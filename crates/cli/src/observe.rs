@@ -1,30 +1,32 @@
-//! Observing a program: two processes, of which one traces and this one names,
-//! folds and shows what the other finds. Reading debug information takes longer
-//! than a thread may be held, and whatever goes wrong with it must not concern
-//! the program.
+//! Observing a program with two processes: the tracer, and this one in front, which
+//! names, folds and shows what the tracer finds. Reading debug information takes
+//! longer than a thread may be held, and nothing that goes wrong with it must
+//! touch the program.
 
-use crate::exit::Failure;
+use crate::exit::{FAILED, Failure};
 use crate::kernel::{self, KernelSubject};
 use crate::tracing;
-use crate::wire::{Finished, Heard, Listener, Mapped, Message, tell_place};
-use redhanded_detect::{Counts, Folded, Folder, Options, Outcome};
+use redhanded_detect::{Collision, Finding, Folded, Folder, Options, Outcome, name_crash};
 use redhanded_guest::rescue;
 use redhanded_image::Image;
-use redhanded_model::{Class, Crash, Race, Report, Run, Unseen};
+use redhanded_model::{Class, Counts, Crash, Race, Report, Run, Unseen};
 use redhanded_process::{Front, Guarded, Program, Settings, Side, split};
 use redhanded_provision as launch;
-use redhanded_report::{Progress, Shown, Tally, Terminal};
+use redhanded_report::{Progress, Shown, SourceFiles, Tally, Terminal};
+use redhanded_session::{Finished, Header, Heard, Listener, LogFile, Mapped, Record, tell_place};
 use redhanded_target::images::Images;
 use redhanded_target::{Ending, Signals, TargetError};
+use std::collections::HashSet;
 use std::io::Write;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// A program that is cut off in the middle of a repetition may end by itself
-/// this long before it is called left running.
+/// How long a program that is in the middle of a repetition may take to end by
+/// itself before it is said to be left running.
 const GRACE: Duration = Duration::from_secs(1);
-/// How often signals and children are looked after.
+/// How often signals and children are attended to.
 const TEND_EVERY: Duration = Duration::from_millis(20);
 
 /// What is observed.
@@ -45,9 +47,11 @@ pub struct Observation {
     pub options: Options,
     pub settings: Settings,
     pub seed: u64,
-    /// Look for this long in sum.
+    /// Look for this long, in all runs together.
     pub until: Option<Duration>,
-    /// Run it so often at most; `None` with a time means until then.
+    /// End a run that takes longer.
+    pub each: Option<Duration>,
+    /// Run it this often at most; `None` with a time means until then.
     pub repeat: Option<u64>,
     pub kill: bool,
     pub max_windows: Option<u64>,
@@ -56,7 +60,9 @@ pub struct Observation {
     pub stop_on_race: bool,
     /// Write a core file for each race into this folder.
     pub core: Option<PathBuf>,
-    /// Called with each race as it is found: whether that is enough.
+    /// Keep the session log in this file.
+    pub log: Option<PathBuf>,
+    /// Called with each race as it is found; says whether that is enough.
     pub on_race: Option<OnRace>,
 }
 
@@ -79,11 +85,22 @@ impl Display {
     }
 }
 
-/// Observes it. The report, and how the program ended.
-pub fn observe(
-    mut observation: Observation,
-    display: &Display,
-) -> Result<(Report, Ending), Failure> {
+/// What came of an observation.
+pub struct Observed {
+    pub report: Report,
+    /// How the program ended.
+    pub ending: Ending,
+    /// What went wrong with Redhanded itself: the report may lack something.
+    pub failure: Option<Failure>,
+}
+
+/// Observes it.
+pub fn observe(mut observation: Observation, display: &Display) -> Result<Observed, Failure> {
+    let program = name(&observation.subject);
+    let log = match &observation.log {
+        Some(path) => Some(LogFile::create(path, Header::new(program.clone()))?),
+        None => None,
+    };
     let refused = |source| TargetError::System {
         action: "cannot make a process for the tracer".to_owned(),
         source,
@@ -98,10 +115,10 @@ pub fn observe(
     let (side, stream) = split(Arc::clone(&observation.signals), guarded).map_err(refused)?;
     match side {
         Side::Tracer(tracer) => {
-            tracing::trace(&observation, &tracer, stream);
-            tracer.farewell();
-            // Its end lets go of everything that is still traced.
-            std::process::exit(0)
+            let trace = || tracing::trace(&observation, &tracer, stream);
+            let ended = catch_unwind(AssertUnwindSafe(trace)).map(|()| tracer.farewell());
+            // The end of this process lets go of everything that is still traced.
+            std::process::exit(if ended.is_ok() { 0 } else { FAILED.into() })
         }
         Side::Front(front) => {
             let machine = match &observation.subject {
@@ -130,17 +147,20 @@ pub fn observe(
                 pid: None,
                 crash: None,
                 machine,
+                log,
+                source: SourceFiles::default(),
+                quoted: HashSet::new(),
             };
             let finished = watching.listen(listener);
-            // Only its end lets go of threads that sleep.
+            // Only the end of the tracer lets go of threads that sleep.
             watching.front.wait_for_tracer();
             display.progress.finish();
-            watching.conclude(finished?, &observation)
+            watching.conclude(finished?, program, &observation)
         }
     }
 }
 
-/// The side in front.
+/// The process in front.
 struct Watching<'a> {
     front: Front,
     display: &'a Display,
@@ -159,22 +179,29 @@ struct Watching<'a> {
     crash: Option<Crash>,
     /// The virtual machine that was started for it.
     machine: Option<launch::Vm>,
+    log: Option<LogFile>,
+    source: SourceFiles,
+    /// The source lines that the log has.
+    quoted: HashSet<(String, u32)>,
 }
 
 impl Watching<'_> {
-    /// Takes the tracer's messages until the last; `None` if there was none.
+    /// Takes the tracer's records until the last; `None` if there was none.
     fn listen(&mut self, mut listener: Listener) -> Result<Option<Finished>, Failure> {
         loop {
-            let message = match listener.hear() {
-                Heard::Message(message) => *message,
+            let record = match listener.hear() {
+                Heard::Record(record) => *record,
                 Heard::Nothing => {
                     self.tend();
                     continue;
                 }
                 Heard::Silence => return Ok(None),
             };
-            match message {
-                Message::Started { pid } => {
+            if !matches!(record, Record::Crash { .. }) {
+                self.keep(&record);
+            }
+            match record {
+                Record::Started { pid } => {
                     self.pid = Some(pid);
                     if self.is_ours {
                         self.front.mirror(pid);
@@ -183,22 +210,59 @@ impl Watching<'_> {
                         machine.start();
                     }
                 }
-                Message::Module(file) => self.mapped.add(file, self.images),
-                Message::Collision(caught, windows) => {
-                    let collision = self.mapped.collision(*caught);
-                    if let Folded::New(index) = self.folder.add(&collision) {
-                        self.found_race(index, windows);
-                    }
+                Record::Module { module, file } => {
+                    self.mapped.add(module, file.as_ref(), self.images);
                 }
-                Message::Crash(crash) => self.crash = Some(self.mapped.crash(*crash).named()),
-                Message::Core(written) => self.tell_of_core(written),
-                Message::Progress(counts) => {
+                Record::Collision { collision, windows } => self.collision(&collision, windows),
+                Record::Crash { mut crash, modules } => {
+                    name_crash(&mut crash, &self.mapped.of(&modules));
+                    self.crash = Some(crash.clone());
+                    self.keep(&Record::Crash { crash, modules });
+                }
+                Record::Core(written) => self.tell_of_core(written),
+                Record::Counts(counts) => {
                     self.counts = counts;
                     self.show_progress();
                     self.tend();
                 }
-                Message::Finished(finished) => return Ok(Some(*finished)),
-                Message::Failed { code, message } => return Err(Failure::Tracer { code, message }),
+                Record::Finished(finished) => return Ok(Some(*finished)),
+                Record::Failed { code, message } => return Err(Failure::Tracer { code, message }),
+                // The front's own.
+                Record::Header(_) | Record::Finding(_) | Record::Source { .. } | Record::Run(_) => {
+                }
+            }
+        }
+    }
+
+    fn keep(&mut self, record: &Record) {
+        if let Some(log) = &mut self.log {
+            log.keep(record);
+        }
+    }
+
+    fn collision(&mut self, collision: &Collision, windows: u64) {
+        let modules = self.mapped.of(&collision.modules);
+        let finding = self.folder.judge(collision, &modules);
+        if self.log.is_some() {
+            if let Finding::Instance(race) = &finding {
+                self.keep_source(race);
+            }
+            self.keep(&Record::Finding(finding.clone()));
+        }
+        if let Folded::New(index) = self.folder.fold(finding) {
+            self.found_race(index, windows);
+        }
+    }
+
+    /// Keeps the source lines that a report of the race quotes.
+    fn keep_source(&mut self, race: &Race) {
+        for access in &race.accesses {
+            if let (Some(file), Some(line)) = (&access.file, access.line)
+                && self.quoted.insert((file.clone(), line))
+                && let Some(text) = self.source.line(file, line)
+            {
+                let file = file.clone();
+                self.keep(&Record::Source { file, line, text });
             }
         }
     }
@@ -251,16 +315,32 @@ impl Watching<'_> {
         });
     }
 
-    /// Sees to the program after its tracing is over; the report.
+    /// Attends to the program when its tracing is over, and makes the report.
     fn conclude(
         mut self,
         finished: Option<Finished>,
+        program: Vec<String>,
         observation: &Observation,
-    ) -> Result<(Report, Ending), Failure> {
+    ) -> Result<Observed, Failure> {
         let is_ours = self.is_ours;
-        let (mut run, outcome, mut ending) = match finished {
-            Some(finished) => (finished.run, finished.outcome, finished.ending),
-            None => (self.bereaved(), Outcome::Enough, Ending::LeftRunning),
+        let mut failure = self.lost_tracer(finished.is_some());
+        let finished = finished.unwrap_or_else(|| Finished {
+            counts: self.counts_until_lost(),
+            unseen: vec![Unseen {
+                what: "the rest of the run".to_owned(),
+                why: failure
+                    .as_ref()
+                    .map_or_else(String::new, Failure::to_string),
+            }],
+            outcome: Outcome::Enough,
+            ending: Ending::LeftRunning,
+        });
+        let (outcome, mut ending) = (finished.outcome, finished.ending);
+        let mut run = Run {
+            program,
+            unseen: finished.unseen,
+            cut_short: failure.is_some(),
+            ..Run::from(finished.counts)
         };
         if let (true, Some(pid)) = (is_ours, self.pid) {
             let cut_short = run.cut_short;
@@ -304,40 +384,42 @@ impl Watching<'_> {
         {
             run.crash = Some(crash);
         }
-        run.program = name(&observation.subject);
         run.ending = Some(ending);
+        self.keep(&Record::Run(Box::new(run.clone())));
+        if let Some(Err(error)) = self.log.as_mut().map(LogFile::finish) {
+            failure.get_or_insert(error.into());
+        }
         let races = self.folder.into_races();
-        Ok((Report { run, races }, ending))
+        Ok(Observed {
+            report: Report { run, races },
+            ending,
+            failure,
+        })
     }
 
-    /// The tracer is gone without a word: what is known, and first of all the
-    /// program's bytes back.
-    fn bereaved(&mut self) -> Run {
-        let restored = self.front.rescued();
+    /// Whether the tracer ended otherwise than it should. If it did, the program's
+    /// bytes are put back first of all.
+    fn lost_tracer(&mut self, finished: bool) -> Option<Failure> {
         let why = match self.front.tracer_ending() {
+            Some(Ending::Exited { status: 0 }) if finished => return None,
             Some(Ending::Killed { signal, .. }) => format!("was killed by signal {signal}"),
             _ => "ended unexpectedly".to_owned(),
         };
+        let restored = self.front.rescued();
         crate::screen::say(&format!(
             "redhanded: its tracer {why}; breakpoints were removed from {restored} targets, and \
              what was observed goes on unobserved"
         ));
-        Run {
-            runs: 1,
-            wall_s: self.started.elapsed().as_secs_f64(),
-            samples: self.counts.samples,
-            windows: self.counts.windows,
-            held_s: self.counts.held.as_secs_f64(),
-            thread_s: self.counts.thread_time.as_secs_f64(),
-            standstill: self.counts.standstill,
-            sites: self.counts.sites,
-            losses: self.counts.losses.clone(),
-            unseen: vec![Unseen {
-                what: "the rest of the run".to_owned(),
-                why: format!("the tracer {why}"),
-            }],
-            cut_short: true,
-            ..Run::default()
+        Some(Failure::LostTracer(why))
+    }
+
+    /// The numbers as last told; the run that nobody saw the end of counts.
+    fn counts_until_lost(&self) -> Counts {
+        let counts = self.counts.clone();
+        Counts {
+            runs: counts.runs.max(1),
+            wall: self.started.elapsed(),
+            ..counts
         }
     }
 }

@@ -2,14 +2,14 @@
 
 use crate::arguments::{FailOn, Run, Tracing, Watch, WatchHow};
 use crate::exit::{self, Failure};
-use crate::observe::{Display, Observation, Subject, observe};
+use crate::observe::{Display, Observation, Observed, Subject, observe};
 use crate::{screen, select};
 use redhanded_detect::{Budget, CREDIT, Options, Start};
-use redhanded_model::{Class, Delays, Report};
+use redhanded_model::{Class, Delays, Race, Report};
 use redhanded_process::{Program, Settings, WatchBy};
 use redhanded_report::json::Json;
 use redhanded_report::{Progress, Shown, SourceFiles, Terminal, Writer, check, write_file};
-use redhanded_target::{Ending, Signals};
+use redhanded_target::Signals;
 use std::io::Write;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -28,6 +28,12 @@ pub fn run(arguments: Run) -> Result<ExitCode, Failure> {
     let watch = arguments.watch;
     watch.check()?;
     arguments.tracing.check()?;
+    let once = arguments.until.is_none() && arguments.repeat.is_none();
+    if once && arguments.each.is_some() {
+        return Err(Failure::Usage(
+            "--each limits each of several runs, so it needs --for or --repeat".to_owned(),
+        ));
+    }
     if watch.overhead == Some(0.0) {
         // Nothing may be held, so nothing would be seen: it costs nothing at all.
         return Err(program.become_it(&signals).into());
@@ -53,6 +59,7 @@ pub fn run(arguments: Run) -> Result<ExitCode, Failure> {
     let display = watch.display(true);
     let observation = Observation {
         until: arguments.until,
+        each: arguments.each,
         repeat: arguments.repeat,
         kill: arguments.kill,
         ..arguments.tracing.observation(watch.observation(
@@ -61,8 +68,7 @@ pub fn run(arguments: Run) -> Result<ExitCode, Failure> {
             &display,
         )?)
     };
-    let (report, ending) = observe(observation, &display)?;
-    watch.tell(&report, ending, &display)
+    watch.tell(observe(observation, &display)?, &display)
 }
 
 impl Watch {
@@ -105,23 +111,21 @@ impl Watch {
             settings: Settings::default(),
             seed: self.seed.unwrap_or_else(clock),
             until: None,
+            each: None,
             repeat: None,
             kill: false,
             max_windows: self.max_windows,
             max_races: self.max_races,
             stop_on_race: false,
             core: None,
+            log: self.log.clone(),
             on_race: None,
         })
     }
 
     /// Shows and writes the report; the exit status.
-    pub fn tell(
-        &self,
-        report: &Report,
-        ending: Ending,
-        display: &Display,
-    ) -> Result<ExitCode, Failure> {
+    pub fn tell(&self, observed: Observed, display: &Display) -> Result<ExitCode, Failure> {
+        let report = &observed.report;
         if !self.quiet || !report.races.is_empty() {
             let mut text = Vec::new();
             display.terminal.write(report, &mut text)?;
@@ -131,13 +135,20 @@ impl Watch {
         if let Some(path) = &self.json {
             write_file(&Json, report, path)?;
         }
-        let failed = self.fail_on == FailOn::Any
-            && report.races.iter().any(|race| race.class == Class::Race);
-        Ok(if failed {
-            ExitCode::from(self.exit_code)
-        } else {
-            exit::of_program(ending)
-        })
+        if let Some(failure) = observed.failure {
+            return Err(failure);
+        }
+        let failed = self.fail_on.status(report, self.exit_code);
+        Ok(failed.unwrap_or_else(|| exit::of_program(observed.ending)))
+    }
+}
+
+impl FailOn {
+    /// The exit status, if these findings make it fail.
+    pub fn status(self, report: &Report, code: u8) -> Option<ExitCode> {
+        let is_race = |race: &Race| race.class == Class::Race;
+        let failed = self == Self::Any && report.races.iter().any(is_race);
+        failed.then(|| ExitCode::from(code))
     }
 }
 

@@ -12,7 +12,7 @@ pub fn style() -> Style {
     style_for(std::io::stderr().is_terminal())
 }
 
-/// The style for stdout, which is ours in `redhanded sites`.
+/// The style for stdout, which is ours where no program runs.
 pub fn style_of_stdout() -> Style {
     style_for(std::io::stdout().is_terminal())
 }
@@ -36,6 +36,15 @@ fn style_for(terminal: bool) -> Style {
 /// disk behind stderr must not become the outcome of a run.
 pub fn say(line: &str) {
     let _ = writeln!(std::io::stderr(), "{line}");
+}
+
+/// Prints what a command without a program has to say. A reader that has seen
+/// enough (`| head`) is no failure.
+pub fn print(text: &[u8]) -> std::io::Result<()> {
+    match std::io::stdout().write_all(text) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(error),
+        _ => Ok(()),
+    }
 }
 
 /// How progress is shown. `shared` says whether what is observed may use the

@@ -6,7 +6,6 @@ use crate::{screen, select};
 use redhanded_image::{Image, Selected};
 use redhanded_model::{AccessKind, Exclusions};
 use redhanded_report::{FunctionSites, Progress, Shown, SitesReport, Terminal, json};
-use std::io::Write;
 use std::process::ExitCode;
 use std::time::Instant;
 
@@ -38,14 +37,8 @@ pub fn sites(arguments: &Sites) -> Result<ExitCode, Failure> {
     } else {
         Terminal::new(screen::style_of_stdout()).sites(&mut text, &report, arguments.all)?;
     }
-    match std::io::stdout().write_all(&text) {
-        // `redhanded sites … | head` has seen enough.
-        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(ExitCode::SUCCESS),
-        other => {
-            other?;
-            Ok(ExitCode::SUCCESS)
-        }
-    }
+    screen::print(&text)?;
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Indexes an image with a progress bar, if there is a terminal for it.

@@ -1,16 +1,14 @@
 //! The tracer's side of an observation: sampling, once or again and again.
-//! Everything it finds is told to the process in front at once.
+//! Everything it sees is told to the process in front at once.
 
 use crate::exit::Failure;
 use crate::kernel::{KernelSubject, Place};
 use crate::observe::{Observation, Subject};
-use crate::wire::{Finished, Message, Teller, hear_place};
-use redhanded_detect::{
-    Collision, Counts, Crashed, Folded, Folder, Outcome, Random, Sink, Standing, watch,
-};
+use redhanded_detect::{Collision, Folded, Folder, Outcome, Random, Sink, Standing, watch};
 use redhanded_guest::{Address, GuestMachine};
-use redhanded_model::{Class, Run, Unseen};
+use redhanded_model::{Class, Counts, Crash, Unseen};
 use redhanded_process::{Process, Program, Tracer};
+use redhanded_session::{Finished, Record, Teller, hear_place};
 use redhanded_target::driver::Driver;
 use redhanded_target::images::{Images, Selected};
 use redhanded_target::{Ending, Inspect, Machine, Module, Target, TargetError};
@@ -19,12 +17,12 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How often the one in front hears how things stand.
-const PROGRESS_EVERY: Duration = Duration::from_millis(100);
+/// How often the front is told the numbers.
+const COUNTS_EVERY: Duration = Duration::from_millis(100);
 
 /// Traces until the subject ends or enough is seen.
 pub fn trace(observation: &Observation, tracer: &Tracer, stream: UnixStream) {
-    // Where a virtual machine is, is known when it was started.
+    // The place of a virtual machine is known when it has been started.
     let place = match &observation.subject {
         Subject::Kernel(_) => match hear_place(&stream) {
             Some(place) => Some(place),
@@ -32,20 +30,23 @@ pub fn trace(observation: &Observation, tracer: &Tracer, stream: UnixStream) {
         },
         Subject::Program(_) | Subject::Process(_) => None,
     };
-    // All threads there will be, before there is a file that they must not keep.
+    // Every thread is started before there is a file that it must not keep open.
     let first = tracer.for_threads();
     let pool = rayon::ThreadPoolBuilder::new().start_handler(move |_| first());
     let threads = match pool.build_global() {
         Ok(()) => rayon::current_num_threads(),
         Err(_) => 0,
     };
+    let Ok(teller) = Teller::new(stream, tracer.for_threads()) else {
+        return;
+    };
     let mut tracing = Tracing {
         observation,
         tracer,
         place,
-        teller: Teller::new(stream, tracer.for_threads()),
+        teller,
         started: Instant::now(),
-        run: Run::default(),
+        counts: Counts::default(),
         unseen: BTreeMap::new(),
         told: Duration::ZERO,
         folder: Folder::new(),
@@ -55,27 +56,22 @@ pub fn trace(observation: &Observation, tracer: &Tracer, stream: UnixStream) {
         tracer.listen();
     }
     tracer.wait_for_threads(threads + 1 + usize::from(listens));
-    let result = tracing.repeat();
-    let message = match result {
+    let record = match tracing.repeat() {
         Ok((outcome, ending)) => {
-            let mut run = std::mem::take(&mut tracing.run);
-            run.wall_s = tracing.started.elapsed().as_secs_f64();
-            run.unseen = std::mem::take(&mut tracing.unseen)
-                .into_iter()
-                .map(|(what, why)| Unseen { what, why })
-                .collect();
-            Message::Finished(Box::new(Finished {
-                run,
+            let unseen = std::mem::take(&mut tracing.unseen).into_iter();
+            Record::Finished(Box::new(Finished {
+                counts: tracing.counts_with(None),
+                unseen: unseen.map(|(what, why)| Unseen { what, why }).collect(),
                 outcome,
                 ending,
             }))
         }
-        Err(failure) => Message::Failed {
+        Err(failure) => Record::Failed {
             code: failure.status(),
             message: failure.to_string(),
         },
     };
-    tracing.teller.tell(message);
+    tracing.teller.tell(record);
     tracing.teller.finish();
 }
 
@@ -86,11 +82,13 @@ struct Tracing<'a> {
     place: Option<String>,
     teller: Teller,
     started: Instant,
-    run: Run,
+    /// The runs that are over.
+    counts: Counts,
     unseen: BTreeMap<String, String>,
-    /// When it was last told how things stand.
+    /// When the numbers were last told.
     told: Duration,
-    /// The races so far, where something is to be done while both threads stand.
+    /// The races so far, where something is to be done while both threads are
+    /// stopped.
     folder: Folder,
 }
 
@@ -98,14 +96,13 @@ impl Tracing<'_> {
     fn repeat(&mut self) -> Result<(Outcome, Ending), Failure> {
         let observation = self.observation;
         let mut random = Random::new(observation.seed);
-        let success = Ending::Exited { status: 0 };
-        let mut ending = success;
+        let mut first_failure = None;
         let runs = match (&observation.subject, observation.repeat, observation.until) {
             (Subject::Process(_) | Subject::Kernel(_), ..) | (_, None, None) => 1,
             (_, Some(runs), _) => runs,
             (_, None, Some(_)) => u64::MAX,
         };
-        let mut last = Outcome::Enough;
+        let (mut last, mut ending) = (Outcome::Enough, Ending::Exited { status: 0 });
         for run in 0..runs {
             let left = observation
                 .until
@@ -113,16 +110,15 @@ impl Tracing<'_> {
             if run > 0 && left.is_some_and(|left| left.is_zero()) {
                 break;
             }
-            let (outcome, ended) = self.once(left, Random::new(random.bits()))?;
-            last = outcome;
-            if ended != success && ending == success {
-                ending = ended;
+            (last, ending) = self.once(left, Random::new(random.bits()))?;
+            if !matches!(ending, Ending::Exited { status: 0 } | Ending::EndedByUs) {
+                first_failure = first_failure.or(Some(ending));
             }
-            if !matches!(outcome, Outcome::Ended(_)) {
+            if !matches!(last, Outcome::Ended(_)) {
                 break;
             }
         }
-        Ok((last, ending))
+        Ok((last, first_failure.unwrap_or(ending)))
     }
 
     /// Observes one run.
@@ -132,13 +128,13 @@ impl Tracing<'_> {
         random: Random,
     ) -> Result<(Outcome, Ending), Failure> {
         let observation = self.observation;
-        let process = match &observation.subject {
+        let mut process = match &observation.subject {
             Subject::Kernel(kernel) => return self.machine(kernel, until, random),
             Subject::Program(program) => self.launch(program)?,
             Subject::Process(pid) => self.attach(*pid)?,
         };
         self.teller.started(process.pid());
-        if let Some(refused) = process.watch_refused()
+        if let Some(refused) = process.watch_refused().map(str::to_owned)
             && (observation.settings.safe || !observation.options.strategy.rereads())
         {
             if matches!(observation.subject, Subject::Program(_)) {
@@ -151,13 +147,26 @@ impl Tracing<'_> {
                  watched by perf any more"
             } else {
                 "--detect watch is impossible with --watch perf; run as root, set \
-                 kernel.perf_event_paranoid to 2, or leave --watch away"
+                 kernel.perf_event_paranoid to 2, or drop --watch"
             };
             return Err(Failure::Usage(format!(
                 "perf events were refused ({refused}), so {what}"
             )));
         }
-        let (mut process, result) = self.sample(process, until, random);
+        let limit = observation
+            .each
+            .filter(|each| until.is_none_or(|until| *each < until));
+        let (mut process, mut result) = self.sample(process, limit.or(until), random);
+        if let Ok((outcome @ Outcome::Enough, counts)) = &mut result {
+            let too_long = limit.is_some() && !self.is_enough(counts);
+            if too_long {
+                *outcome = Outcome::Ended(Ending::EndedByUs);
+                self.counts.cut_off += 1;
+            }
+            if too_long || observation.kill {
+                process.kill();
+            }
+        }
         process.detach();
         self.sampled(result)
     }
@@ -194,6 +203,23 @@ impl Tracing<'_> {
         self.sampled(result)
     }
 
+    /// Whether the whole session has seen enough, and not only this run.
+    fn is_enough(&self, run: &Counts) -> bool {
+        let windows = self.counts.windows + run.windows;
+        let most = self.observation.max_windows;
+        self.tracer.is_enough() || most.is_some_and(|most| windows >= most)
+    }
+
+    /// The numbers of the runs that are over and of the present one.
+    fn counts_with(&self, run: Option<&Counts>) -> Counts {
+        let mut counts = self.counts.clone();
+        if let Some(run) = run {
+            counts.add(run);
+        }
+        counts.wall = self.started.elapsed();
+        counts
+    }
+
     /// Samples until the target ends or enough is seen.
     fn sample<M: Machine>(
         &mut self,
@@ -206,7 +232,7 @@ impl Tracing<'_> {
         options.until = until;
         options.max_windows = observation
             .max_windows
-            .map(|most| most.saturating_sub(self.run.windows));
+            .map(|most| most.saturating_sub(self.counts.windows));
         let images = Arc::clone(&observation.images);
         let sites = |module: &Module| -> Option<Arc<Selected>> {
             Some(images.sites(module.image.as_ref()?))
@@ -223,9 +249,9 @@ impl Tracing<'_> {
         result: Result<(Outcome, Counts), TargetError>,
     ) -> Result<(Outcome, Ending), Failure> {
         let (outcome, counts) = result?;
-        self.run.runs += 1;
-        self.run.add(&counts);
-        self.teller.tell(Message::Progress(total(&self.run)));
+        self.counts.runs += 1;
+        self.counts.add(&counts);
+        self.teller.tell(Record::Counts(self.counts_with(None)));
         let ending = match outcome {
             Outcome::Ended(ending) => ending,
             Outcome::Enough | Outcome::Frozen | Outcome::Interrupted { .. } => Ending::LeftRunning,
@@ -264,51 +290,24 @@ impl Tracing<'_> {
     }
 }
 
-/// Sums over runs.
-trait Add {
-    fn add(&mut self, counts: &Counts);
-}
-
-impl Add for Run {
-    fn add(&mut self, counts: &Counts) {
-        self.samples += counts.samples;
-        self.windows += counts.windows;
-        self.held_s += counts.held.as_secs_f64();
-        self.thread_s += counts.thread_time.as_secs_f64();
-        // A machine is observed once.
-        self.standstill = counts.standstill.or(self.standstill);
-        self.losses.merge(&counts.losses);
-        self.sites.total = self.sites.total.max(counts.sites.total);
-        self.sites.armed = self.sites.armed.max(counts.sites.armed);
-        self.sites.sampled = self.sites.sampled.max(counts.sites.sampled);
-    }
-}
-
-fn total(run: &Run) -> Counts {
-    Counts {
-        samples: run.samples,
-        windows: run.windows,
-        held: Duration::from_secs_f64(run.held_s),
-        thread_time: Duration::from_secs_f64(run.thread_s),
-        standstill: run.standstill,
-        sites: run.sites,
-        losses: run.losses.clone(),
-    }
-}
-
 impl Sink for Tracing<'_> {
-    fn collision(&mut self, collision: Collision) {
-        let windows = self.run.windows + collision.record.id.0;
-        self.teller.collision(collision, windows);
+    fn collision(&mut self, collision: Collision, modules: &[Arc<Module>]) {
+        let windows = self.counts.windows + collision.record.id.0;
+        self.teller.collision(collision, modules, windows);
     }
 
-    fn standing(&mut self, collision: &Collision, target: &mut dyn Target) -> Standing {
+    fn standing(
+        &mut self,
+        collision: &Collision,
+        modules: &[Arc<Module>],
+        target: &mut dyn Target,
+    ) -> Standing {
         let observation = self.observation;
         if observation.core.is_none() && !observation.stop_on_race {
             return Standing::Release;
         }
         // Only a race is worth it, and only the debug information tells one.
-        let Folded::New(index) = self.folder.add(collision) else {
+        let Folded::New(index) = self.folder.add(collision, modules) else {
             return Standing::Release;
         };
         let race = self.folder.races().get(index);
@@ -319,7 +318,7 @@ impl Sink for Tracing<'_> {
             let tid = collision.record.task.0;
             let path = folder.join(format!("core.{tid}.{}", race.id()));
             let written = target.write_core(collision.record.id, &path);
-            self.teller.tell(Message::Core(
+            self.teller.tell(Record::Core(
                 written.map(|_| path).map_err(|error| error.to_string()),
             ));
         }
@@ -329,19 +328,18 @@ impl Sink for Tracing<'_> {
         Standing::Release
     }
 
-    fn crash(&mut self, crash: Crashed) {
-        self.teller.crash(crash);
+    fn crash(&mut self, crash: Crash, modules: &[Arc<Module>]) {
+        self.teller.crash(crash, modules);
     }
 
     fn progress(&mut self, counts: &Counts) {
         let now = self.started.elapsed();
-        if now < self.told + PROGRESS_EVERY {
+        if now < self.told + COUNTS_EVERY {
             return;
         }
         self.told = now;
-        let mut run = self.run.clone();
-        run.add(counts);
-        self.teller.tell(Message::Progress(total(&run)));
+        self.teller
+            .tell(Record::Counts(self.counts_with(Some(counts))));
     }
 
     fn enough(&self) -> bool {

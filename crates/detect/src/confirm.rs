@@ -10,12 +10,12 @@
 use crate::system_call;
 use redhanded_image::{After, Instruction};
 use redhanded_model::{
-    AccessKind, Avma, Bytes, Hit, Loss, Region, SpaceId, Suspect, ThreadName, WindowRecord,
+    AccessKind, Avma, Bytes, Hit, Loss, ModuleId, Region, SpaceId, Suspect, ThreadName,
+    WindowRecord,
 };
-use redhanded_target::{Inspect, Module, module_at};
+use redhanded_target::{Inspect, module_at};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
-use std::sync::Arc;
 
 /// Functions of the C library that read whole vectors but only bytes they were
 /// asked for. The others of their kind read past the end of a string, which the
@@ -49,8 +49,10 @@ pub struct Confirmed {
     pub never_atomic: bool,
 }
 
-/// A collision with everything that must be read while both threads stand.
-#[derive(Clone, Debug)]
+/// A collision with everything that must be read while both threads are stopped.
+/// It is plain data: the modules are numbers, and whoever judges it brings the
+/// files.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Collision {
     /// The window.
     pub record: WindowRecord,
@@ -61,8 +63,8 @@ pub struct Collision {
     pub other: Option<(Confirmed, ThreadName, Vec<Avma>)>,
     /// Where the bytes are.
     pub region: Region,
-    /// What was mapped.
-    pub modules: Vec<Arc<Module>>,
+    /// The modules that were mapped.
+    pub modules: Vec<ModuleId>,
     /// Who may have changed the bytes, where nobody was caught.
     pub suspects: Vec<Suspect>,
     /// The bytes at the sampled instruction.

@@ -1,83 +1,69 @@
-//! A crash of the target, with what was done to it just before: whoever debugs
-//! it wants to know whether a race or the observer had a part in it.
+//! A crash of the target, with the windows just before it: whoever debugs it
+//! wants to know whether a race or the observer had a part in it.
+//!
+//! The tracer gives frames as live addresses, which is what a [`Frame`] outside
+//! any module has; [`name_crash`] puts names to them later.
 
-use crate::naming;
-use redhanded_model::{Avma, Crash, CrashWindow, TaskId, ThreadName, WindowRecord};
+use crate::naming::frames;
+use redhanded_model::{Avma, Crash, CrashWindow, Frame, WindowRecord};
 use redhanded_target::Module;
-use serde::{Deserialize, Serialize};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
 /// How many windows are remembered.
-pub const MOST_RECENT: usize = 16;
+const MOST_RECENT: usize = 16;
 
-/// A window that ended not long ago.
-pub struct Recent {
-    pub ended: Duration,
-    pub record: WindowRecord,
-}
+/// The last windows, each with when it ended.
+#[derive(Default)]
+pub struct Recent(VecDeque<(Duration, CrashWindow)>);
 
 impl Recent {
-    pub fn told(&self, now: Duration) -> RecentWindow {
-        RecentWindow {
-            ago: now.saturating_sub(self.ended),
-            task: self.record.task,
-            pc: self.record.pc,
-            held: self.record.held,
-            caught: self.record.hit.is_some() || self.record.changed(),
+    /// Remembers a window that ends now.
+    pub fn add(&mut self, now: Duration, record: &WindowRecord) {
+        if self.0.len() >= MOST_RECENT {
+            self.0.pop_front();
         }
+        let window = CrashWindow {
+            ago_s: 0.0,
+            tid: record.task.0,
+            at: bare(record.pc),
+            held_s: record.held.as_secs_f64(),
+            caught: record.hit.is_some() || record.changed(),
+        };
+        self.0.push_back((now, window));
     }
-}
 
-/// A window before a crash.
-#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
-pub struct RecentWindow {
-    /// How long before the crash it ended.
-    pub ago: Duration,
-    /// Who was held.
-    pub task: TaskId,
-    /// At which instruction.
-    pub pc: Avma,
-    /// For how long.
-    pub held: Duration,
-    /// Whether somebody was caught in it.
-    pub caught: bool,
-}
-
-impl Crashed {
-    /// The crash in names.
-    #[must_use]
-    pub fn named(&self) -> Crash {
-        let windows = self.windows.iter().map(|window| CrashWindow {
-            ago_s: window.ago.as_secs_f64(),
-            tid: window.task.0,
-            at: naming::frames(&[window.pc], &self.modules)
-                .into_iter()
-                .next()
-                .unwrap_or_default(),
-            held_s: window.held.as_secs_f64(),
-            caught: window.caught,
+    /// The windows before a crash that happens now, the latest last.
+    pub fn before(&self, now: Duration) -> Vec<CrashWindow> {
+        let ago = |ended: Duration| now.saturating_sub(ended).as_secs_f64();
+        let windows = self.0.iter().map(|(ended, window)| CrashWindow {
+            ago_s: ago(*ended),
+            ..window.clone()
         });
-        Crash {
-            signal: self.signal,
-            thread: self.thread.clone(),
-            stack: naming::frames(&self.stack, &self.modules),
-            windows: windows.collect(),
-        }
+        windows.collect()
     }
 }
 
-/// A crash, in addresses.
-#[derive(Clone, Debug)]
-pub struct Crashed {
-    /// The thread that got the signal.
-    pub thread: ThreadName,
-    /// Which.
-    pub signal: i32,
-    /// Where it was.
-    pub stack: Vec<Avma>,
-    /// What was mapped.
-    pub modules: Vec<Arc<Module>>,
-    /// The windows before, the last one last.
-    pub windows: Vec<RecentWindow>,
+/// A frame of which only the live address is known.
+pub fn bare(address: Avma) -> Frame {
+    Frame {
+        address: address.0,
+        ..Frame::default()
+    }
+}
+
+/// Names the frames of a crash that the tracer told of. `modules` are those that
+/// were mapped then.
+pub fn name_crash(crash: &mut Crash, modules: &[Arc<Module>]) {
+    let stack: Vec<Avma> = crash
+        .stack
+        .iter()
+        .map(|frame| Avma(frame.address))
+        .collect();
+    crash.stack = frames(&stack, modules);
+    for window in &mut crash.windows {
+        let named = frames(&[Avma(window.at.address)], modules);
+        window.at = named.into_iter().next().unwrap_or_default();
+    }
 }

@@ -9,20 +9,35 @@ use redhanded_model::{
     SeenBy, Side, Synchronisation, ThreadName, Values, What, classify,
 };
 use redhanded_target::{Module, module_at};
+use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::sync::Arc;
 
 /// More pairs of lines of one race tell nothing new.
 const MOST_LINES: usize = 64;
 
-/// What became of a collision.
+/// What a collision was judged to be. A session log keeps it beside the collision,
+/// so that the races can be folded again where the program's files are not at
+/// hand.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Finding {
+    /// An instance of a race, told in names.
+    Instance(Box<Race>),
+    /// The same code at the same bytes as an earlier instance of this race.
+    Again(Fingerprint),
+    /// Both sides synchronise: no race.
+    Synchronised,
+}
+
+/// What became of a finding.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Folded {
-    /// The first of its race: the index of it.
+    /// The first of its race, which has this index.
     New(usize),
     /// One more of a known race.
     Again(usize),
-    /// Both sides synchronise: no race.
+    /// No race.
     Synchronised,
 }
 
@@ -39,8 +54,8 @@ struct Exact {
 pub struct Folder {
     races: Vec<Race>,
     by_fingerprint: HashMap<Fingerprint, usize>,
-    seen: HashMap<Exact, Folded>,
-    synchronised: u64,
+    /// What was judged before: the race, or `None` for no race.
+    judged: HashMap<Exact, Option<Fingerprint>>,
 }
 
 impl Folder {
@@ -50,58 +65,54 @@ impl Folder {
         Self::default()
     }
 
-    /// Adds a collision.
-    pub fn add(&mut self, collision: &Collision) -> Folded {
-        let exact = exact(collision);
-        let folded = match self.seen.get(&exact) {
-            Some(Folded::New(index) | Folded::Again(index)) => {
-                self.races[*index].instances += 1;
-                Folded::Again(*index)
-            }
-            Some(Folded::Synchronised) => Folded::Synchronised,
-            None => self.add_unseen(collision),
-        };
-        if folded == Folded::Synchronised {
-            self.synchronised += 1;
-        }
-        // Heap and stack objects are told apart by their place alone.
-        if exact.at.0.is_some() {
-            self.seen.insert(exact, folded);
-        }
-        folded
+    /// Judges a collision and folds it. `modules` are those that were mapped.
+    pub fn add(&mut self, collision: &Collision, modules: &[Arc<Module>]) -> Folded {
+        let finding = self.judge(collision, modules);
+        self.fold(finding)
     }
 
-    fn add_unseen(&mut self, collision: &Collision) -> Folded {
-        let Some(race) = describe(collision) else {
-            return Folded::Synchronised;
+    /// What a collision is. Slow the first time, because it reads debug
+    /// information.
+    pub fn judge(&mut self, collision: &Collision, modules: &[Arc<Module>]) -> Finding {
+        let exact = exact(collision, modules);
+        match self.judged.get(&exact) {
+            Some(Some(fingerprint)) => return Finding::Again(fingerprint.clone()),
+            Some(None) => return Finding::Synchronised,
+            None => {}
+        }
+        let race = describe(collision, modules);
+        // Nothing but their address tells heap and stack objects apart, and it is
+        // used again for others.
+        if exact.at.0.is_some() {
+            let fingerprint = race.as_ref().map(|race| race.fingerprint.clone());
+            self.judged.insert(exact, fingerprint);
+        }
+        race.map_or(Finding::Synchronised, |race| {
+            Finding::Instance(Box::new(race))
+        })
+    }
+
+    /// Folds a finding: those that share a fingerprint are one race.
+    pub fn fold(&mut self, finding: Finding) -> Folded {
+        let (fingerprint, race) = match finding {
+            Finding::Synchronised => return Folded::Synchronised,
+            Finding::Again(fingerprint) => (fingerprint, None),
+            Finding::Instance(race) => (race.fingerprint.clone(), Some(*race)),
         };
-        if let Some(index) = self.by_fingerprint.get(&race.fingerprint) {
+        if let Some(index) = self.by_fingerprint.get(&fingerprint) {
             let known = &mut self.races[*index];
             known.instances += 1;
-            let mut lines = std::mem::take(&mut known.lines);
-            for pair in &race.lines {
-                if !lines.contains(pair) && lines.len() < MOST_LINES {
-                    lines.push(pair.clone());
-                }
-            }
-            known.lines = lines;
-            // The plainest instance stands for the race.
-            let told = |race: &Race| {
-                let unchanged = race.values.before == race.values.after;
-                (race.class, race.seen_by, unchanged)
-            };
-            if told(&race) < told(known) {
-                let (instances, lines) = (known.instances, std::mem::take(&mut known.lines));
-                *known = Race {
-                    instances,
-                    lines,
-                    ..race
-                };
+            if let Some(race) = race {
+                merge(known, race);
             }
             return Folded::Again(*index);
         }
+        let Some(race) = race else {
+            // Only a damaged log refers to a race that it does not have.
+            return Folded::Synchronised;
+        };
         let index = self.races.len();
-        self.by_fingerprint.insert(race.fingerprint.clone(), index);
+        self.by_fingerprint.insert(fingerprint, index);
         self.races.push(race);
         Folded::New(index)
     }
@@ -110,12 +121,6 @@ impl Folder {
     #[must_use]
     pub fn races(&self) -> &[Race] {
         &self.races
-    }
-
-    /// Collisions of accesses that both synchronise.
-    #[must_use]
-    pub const fn synchronised(&self) -> u64 {
-        self.synchronised
     }
 
     /// The races, the most certain and most often seen first.
@@ -140,8 +145,29 @@ impl Folder {
     }
 }
 
-fn exact(collision: &Collision) -> Exact {
-    let place = |at: Avma| match module_at(&collision.modules, at) {
+/// Merges another instance into a known race.
+fn merge(known: &mut Race, race: Race) {
+    for pair in &race.lines {
+        if !known.lines.contains(pair) && known.lines.len() < MOST_LINES {
+            known.lines.push(pair.clone());
+        }
+    }
+    // The plainest instance stands for the race.
+    let told = |race: &Race| {
+        let unchanged = race.values.before == race.values.after;
+        (race.class, race.seen_by, unchanged)
+    };
+    if told(&race) < told(known) {
+        *known = Race {
+            instances: known.instances,
+            lines: std::mem::take(&mut known.lines),
+            ..race
+        };
+    }
+}
+
+fn exact(collision: &Collision, modules: &[Arc<Module>]) -> Exact {
+    let place = |at: Avma| match module_at(modules, at) {
         Some(module) => (Some(module.name.clone()), module.svma(at).0),
         None => (None, at.0),
     };
@@ -158,11 +184,10 @@ fn exact(collision: &Collision) -> Exact {
 }
 
 /// The race a collision is an instance of, or `None` when it is none.
-fn describe(collision: &Collision) -> Option<Race> {
+fn describe(collision: &Collision, modules: &[Arc<Module>]) -> Option<Race> {
     let record = &collision.record;
-    let modules = &collision.modules;
-    let (what, declared) = what(collision);
-    let sampled = sampled_side(collision);
+    let (what, declared) = what(collision, modules);
+    let sampled = sampled_side(collision, modules);
     let other = collision
         .other
         .as_ref()
@@ -171,14 +196,14 @@ fn describe(collision: &Collision) -> Option<Race> {
         declared_synchronising: declared,
     };
     let mut class = classify(sampled, other, evidence)?;
-    if class == Class::Race && may_be_guarded(collision, sampled, other) {
+    if class == Class::Race && may_be_guarded(collision, modules, sampled, other) {
         class = Class::PossiblyAtomic;
     }
     let special = special::reason(&what);
     if special.is_some() {
         class = Class::Special;
     }
-    let mut accesses = vec![sampled_report(collision, sampled)];
+    let mut accesses = vec![sampled_report(collision, modules, sampled)];
     if let (Some((confirmed, thread, stack)), Some(side)) = (&collision.other, other) {
         accesses.push(AccessReport {
             kind: confirmed.kind,
@@ -213,11 +238,11 @@ fn describe(collision: &Collision) -> Option<Race> {
 
 /// What is raced on: the bytes that both sides touch have the name, those of the
 /// sampled access the values and so the bit-fields.
-fn what(collision: &Collision) -> (What, bool) {
+fn what(collision: &Collision, modules: &[Arc<Module>]) -> (What, bool) {
     let sampled = collision.record.bytes;
     let named = |bytes: Bytes| {
         let region = collision.region.clone();
-        naming::what(bytes.start, bytes.len, region, &collision.modules)
+        naming::what(bytes.start, bytes.len, region, modules)
     };
     let (mut what, declared) = named(sampled);
     let both = collision
@@ -246,7 +271,7 @@ fn lines(accesses: &[AccessReport]) -> Vec<Vec<Line>> {
     }
 }
 
-fn sampled_report(collision: &Collision, side: Side) -> AccessReport {
+fn sampled_report(collision: &Collision, modules: &[Arc<Module>], side: Side) -> AccessReport {
     let record = &collision.record;
     let (thread, stack) = &collision.sampled;
     AccessReport {
@@ -254,7 +279,7 @@ fn sampled_report(collision: &Collision, side: Side) -> AccessReport {
         size: record.bytes.len,
         pc: record.pc.0,
         instruction: collision.sampled_instruction().map(|i| i.text()),
-        ..report(thread, stack, &collision.modules, side)
+        ..report(thread, stack, modules, side)
     }
 }
 
@@ -327,7 +352,7 @@ fn place(access: &AccessReport) -> String {
     }
 }
 
-fn sampled_side(collision: &Collision) -> Side {
+fn sampled_side(collision: &Collision, modules: &[Arc<Module>]) -> Side {
     let record = &collision.record;
     let instruction = collision.sampled_instruction();
     let locked = instruction.is_some_and(|i| i.locked());
@@ -338,7 +363,7 @@ fn sampled_side(collision: &Collision) -> Side {
         record.bytes,
         locked,
         never_atomic,
-        (&collision.sampled.1, &collision.modules),
+        (&collision.sampled.1, modules),
     )
 }
 
@@ -382,11 +407,15 @@ fn in_sequence_section(pc: Avma, stack: &[Avma], modules: &[Arc<Module>]) -> boo
 /// shows it: the writer's section may be a caller's, and its callers are not known; or
 /// the functions that begin and end a section are inlined, and no debug information
 /// tells of them.
-fn may_be_guarded(collision: &Collision, sampled: Side, other: Option<Side>) -> bool {
+fn may_be_guarded(
+    collision: &Collision,
+    modules: &[Arc<Module>],
+    sampled: Side,
+    other: Option<Side>,
+) -> bool {
     let Some((other, (confirmed, _, stack))) = other.zip(collision.other.as_ref()) else {
         return false;
     };
-    let modules = &collision.modules;
     let guarded = |side: Side| side.synchronisation == Synchronisation::Guarded;
     let cut = |stack: &[Avma]| {
         let caller = stack.get(1).map(|back| Avma(back.0.wrapping_sub(1)));

@@ -21,8 +21,8 @@ mod system_call;
 
 pub use budget::{Budget, CREDIT};
 pub use confirm::{Collision, Confirmed, confirm};
-pub use crash::{Crashed, RecentWindow};
-pub use fold::{Folded, Folder};
+pub use crash::name_crash;
+pub use fold::{Finding, Folded, Folder};
 pub use random::Random;
 pub use sampler::{Sampler, Start};
-pub use session::{Counts, Options, Outcome, Sink, Standing, watch};
+pub use session::{Options, Outcome, Sink, Standing, watch};

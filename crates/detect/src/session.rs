@@ -1,24 +1,23 @@
 //! The loop that drives a target: arm, wait, confirm, hand on.
 
 use crate::confirm::{Collision, code_at, confirm, is_access_of};
-use crate::crash::{Crashed, MOST_RECENT, Recent};
+use crate::crash::{Recent, bare};
 use crate::sampler::TICK;
 use crate::suspects::suspects;
 use crate::{Budget, Random, Sampler, Start};
 use redhanded_model::{
-    Avma, Delays, Hit, Loss, Losses, ModuleId, Registers, SiteCounts, SpaceId, Standstill,
-    Strategy, Svma, TaskId, WindowPlan, WindowRecord,
+    Avma, Counts, Crash, Delays, Hit, Loss, ModuleId, Registers, SiteCounts, SpaceId, Strategy,
+    Svma, TaskId, WindowPlan, WindowRecord,
 };
 use redhanded_target::images::Selected;
 use redhanded_target::{
     Arm, Capacity, Ending, Event, Hint, Module, Target, TargetError, module_at,
 };
 use serde::{Deserialize, Serialize};
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Windows that are not drawn for.
+/// Windows kept in reserve for rare code: the draw does not spend them.
 const KEPT: f64 = 8.0;
 /// How often a full set of armed sites is given up for a new draw; restoring so
 /// many bytes takes a while.
@@ -43,18 +42,25 @@ pub struct Options {
     pub start: Start,
 }
 
-/// Where a session's findings go.
+/// Where a session's findings go. `modules` are those that were mapped.
 pub trait Sink {
     /// A confirmed collision.
-    fn collision(&mut self, collision: Collision);
+    fn collision(&mut self, collision: Collision, modules: &[Arc<Module>]);
 
-    /// A confirmed collision, while both threads still stand: whether they go on.
-    fn standing(&mut self, _collision: &Collision, _target: &mut dyn Target) -> Standing {
+    /// A confirmed collision, while both threads are still stopped: whether they
+    /// go on.
+    fn standing(
+        &mut self,
+        _collision: &Collision,
+        _modules: &[Arc<Module>],
+        _target: &mut dyn Target,
+    ) -> Standing {
         Standing::Release
     }
 
-    /// A signal is about to kill the target.
-    fn crash(&mut self, _crash: Crashed) {}
+    /// A signal is about to kill the target. The frames have no names yet: see
+    /// [`name_crash`](crate::name_crash).
+    fn crash(&mut self, _crash: Crash, _modules: &[Arc<Module>]) {}
 
     /// How things stand, some times a second.
     fn progress(&mut self, counts: &Counts);
@@ -72,25 +78,6 @@ pub enum Standing {
     Release,
     /// The whole target stays stopped, for somebody else to look at.
     Freeze,
-}
-
-/// What a session did, in numbers.
-#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
-pub struct Counts {
-    /// Firings of armed sites.
-    pub samples: u64,
-    /// Windows that were opened.
-    pub windows: u64,
-    /// Time threads were held.
-    pub held: Duration,
-    /// Thread time of the program.
-    pub thread_time: Duration,
-    /// Where stopping one stops all.
-    pub standstill: Option<Standstill>,
-    /// The sites.
-    pub sites: SiteCounts,
-    /// What was lost.
-    pub losses: Losses,
 }
 
 /// How a session came to its end.
@@ -126,7 +113,7 @@ struct Session<'a> {
     /// Whether armed sites are replaced even while there is room for more.
     rotates: bool,
     /// The last windows, for when the target crashes.
-    recent: VecDeque<Recent>,
+    recent: Recent,
 }
 
 /// Samples `target` until it ends or enough is seen. `sites` gives the sites of
@@ -162,7 +149,7 @@ pub fn watch(
         next_redraw: redraw_every,
         redraw_every,
         rotates: rotation.is_some(),
-        recent: VecDeque::new(),
+        recent: Recent::default(),
     };
     let outcome = session.run(sink)?;
     session.count();
@@ -210,8 +197,10 @@ impl Session<'_> {
                     registers,
                     signal,
                 } => {
+                    let space = self.target.inspect().space_of(task);
+                    let modules = self.modules_in(space);
                     let crash = self.crashed(task, &registers, signal);
-                    sink.crash(crash);
+                    sink.crash(crash, &modules);
                     self.target.resume(task);
                 }
                 Event::Passed { module, svma, loss } => self.passed(module, svma, loss),
@@ -337,17 +326,6 @@ impl Session<'_> {
         self.counts.standstill = self.target.batch().standstill();
     }
 
-    fn remember(&mut self, record: &WindowRecord) {
-        if self.recent.len() >= MOST_RECENT {
-            self.recent.pop_front();
-        }
-        let ended = self.target.now();
-        self.recent.push_back(Recent {
-            ended,
-            record: record.clone(),
-        });
-    }
-
     fn passed(&mut self, module: ModuleId, svma: Svma, loss: Loss) {
         self.counts.samples += 1;
         self.counts.losses.add(loss);
@@ -360,23 +338,24 @@ impl Session<'_> {
     }
 
     /// What there is to say about a signal that is about to kill the target.
-    fn crashed(&mut self, task: TaskId, registers: &Registers, signal: i32) -> Crashed {
-        let now = self.target.now();
+    fn crashed(&mut self, task: TaskId, registers: &Registers, signal: i32) -> Crash {
         let stack = self.target.inspect().stack(task, registers);
-        let space = self.target.inspect().space_of(task);
-        let mut modules = self.target.modules();
-        modules.retain(|module| module.space == space);
-        Crashed {
+        Crash {
             thread: self.target.inspect().thread_name(task),
             signal,
-            stack,
-            modules,
-            windows: self.recent.iter().map(|recent| recent.told(now)).collect(),
+            stack: stack.into_iter().map(bare).collect(),
+            windows: self.recent.before(self.target.now()),
         }
     }
 
+    fn modules_in(&self, space: SpaceId) -> Vec<Arc<Module>> {
+        let mut modules = self.target.modules();
+        modules.retain(|module| module.space == space);
+        modules
+    }
+
     fn window_ended(&mut self, record: &WindowRecord) {
-        self.remember(record);
+        self.recent.add(self.target.now(), record);
         self.counts.samples += 1;
         self.counts.windows += 1;
         for loss in &record.losses {
@@ -411,8 +390,7 @@ impl Session<'_> {
                 }
             },
         };
-        let mut modules = self.target.modules();
-        modules.retain(|module| module.space == record.space);
+        let modules = self.modules_in(record.space);
         let collision = Collision {
             sampled: (
                 self.target.inspect().thread_name(record.task),
@@ -428,19 +406,19 @@ impl Session<'_> {
             } else {
                 Vec::new()
             },
-            modules,
+            modules: modules.iter().map(|module| module.id).collect(),
             sampled_code,
             record,
         };
-        let standing = sink.standing(&collision, self.target);
+        let standing = sink.standing(&collision, &modules, self.target);
         match standing {
             Standing::Release => self.target.release(collision.record.id),
             Standing::Freeze => self.target.freeze(collision.record.id),
         }
         self.window_ended(&collision.record);
-        // Nobody has to wait for names.
+        // Names are looked up while everybody runs.
         self.target.batch().hint(Hint::Idle);
-        sink.collision(collision);
+        sink.collision(collision, &modules);
         standing
     }
 

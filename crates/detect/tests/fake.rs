@@ -1,7 +1,7 @@
 //! `detect` on the scripted machine: the laws of sampling, catching and folding.
 
-use redhanded_detect::{Budget, Collision, Counts, Folded, Folder, Options, Random, Sink, watch};
-use redhanded_model::{AccessKind, Class, Delays, Loss, SeenBy, Strategy};
+use redhanded_detect::{Budget, Collision, Folded, Folder, Options, Random, Sink, watch};
+use redhanded_model::{AccessKind, Class, Counts, Delays, Loss, SeenBy, Strategy};
 use redhanded_target::Module;
 use redhanded_target::RotationLimits;
 use redhanded_target::driver::Driver;
@@ -23,7 +23,7 @@ struct Collected {
 }
 
 impl Sink for Collected {
-    fn collision(&mut self, collision: Collision) {
+    fn collision(&mut self, collision: Collision, modules: &[Arc<Module>]) {
         *self
             .sampled
             .entry(collision.record.svma.0 / 16)
@@ -32,7 +32,7 @@ impl Sink for Collected {
             "{:?} {} {:?}",
             collision.record.id, collision.record.svma, collision.record.held
         ));
-        self.folded.push(self.folder.add(&collision));
+        self.folded.push(self.folder.add(&collision, modules));
     }
 
     fn progress(&mut self, _counts: &Counts) {}

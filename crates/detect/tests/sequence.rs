@@ -118,12 +118,12 @@ fn met(module: &Arc<Module>, callers: &[Avma]) -> Option<Class> {
         sampled: (ThreadName::default(), vec![Avma(read_at)]),
         other: Some((confirmed, ThreadName::default(), stack)),
         region: Region::Heap,
-        modules: vec![Arc::clone(module)],
+        modules: vec![module.id],
         suspects: Vec::new(),
         sampled_code: code.unwrap().to_vec(),
     };
     let mut folder = Folder::new();
-    match folder.add(&collision) {
+    match folder.add(&collision, &[Arc::clone(module)]) {
         Folded::New(index) | Folded::Again(index) => Some(folder.races()[index].class),
         _ => None,
     }

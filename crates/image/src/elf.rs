@@ -341,6 +341,14 @@ impl Image {
         self
     }
 
+    /// Where the live text differs from the file's: what
+    /// [`with_live_text`](Self::with_live_text) needs to make the same image from
+    /// the same file again.
+    #[must_use]
+    pub fn live_differences(&self) -> Vec<(Svma, Vec<u8>)> {
+        self.live.differences(&self.data, &self.segments)
+    }
+
     /// The text that replaces the file's, shared with what must outlive a
     /// borrow of the image.
     pub(crate) fn live_text(&self) -> Arc<LiveText> {

@@ -1,7 +1,10 @@
-//! Code as it is in memory, laid over the file's.
+//! Code as it is in memory, in place of the file's.
 
 use crate::Segment;
 use redhanded_model::Svma;
+
+/// How finely differences from the file are told.
+const CHUNK: usize = 16;
 
 /// The segments whose code differs from the file's, whole: a function must be
 /// one run of bytes also where only a part of it was read from memory.
@@ -37,6 +40,30 @@ impl LiveText {
             over.segments.extend(copy.map(|copy| (segment.svma, copy)));
         }
         over
+    }
+
+    /// The pieces in which it differs from `file`: laid over the file again, they
+    /// give the same text.
+    pub fn differences(&self, file: &[u8], segments: &[Segment]) -> Vec<(Svma, Vec<u8>)> {
+        let mut pieces: Vec<(Svma, Vec<u8>)> = Vec::new();
+        for (start, live) in &self.segments {
+            let segment = segments.iter().find(|segment| segment.svma == *start);
+            let Some(file) = segment.and_then(|s| in_file(file, s, *start, usize::MAX)) else {
+                continue;
+            };
+            let chunks = live.chunks(CHUNK).zip(file.chunks(CHUNK));
+            for (at, (live, _)) in (start.0..)
+                .step_by(CHUNK)
+                .zip(chunks)
+                .filter(|(_, (l, f))| l != f)
+            {
+                match pieces.last_mut() {
+                    Some((from, piece)) if from.0 + piece.len() as u64 == at => piece.extend(live),
+                    _ => pieces.push((Svma(at), live.to_vec())),
+                }
+            }
+        }
+        pieces
     }
 
     /// At most `len` bytes at `svma`, which lies in `segment` of `file`.

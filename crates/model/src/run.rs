@@ -123,6 +123,9 @@ pub struct Run {
     pub program: Vec<String>,
     /// How often it was run.
     pub runs: u64,
+    /// How many of these runs were ended because they took too long.
+    #[serde(default)]
+    pub cut_off: u64,
     /// How the program ended.
     #[serde(rename = "ended", default)]
     pub ending: Option<Ending>,
@@ -160,6 +163,7 @@ impl Serialize for Run {
         object!(out, {
             "program": self.program,
             "runs": self.runs,
+            some "cut_off": (self.cut_off > 0).then_some(self.cut_off),
             "ending": self.ending.map(|ending| ending.to_string()),
             "ended": self.ending,
             "wall_s": rounded(self.wall_s),

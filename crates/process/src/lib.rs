@@ -53,6 +53,9 @@ const MOST_STALL_CHECKS: usize = 64;
 /// How often maps are looked at where the dynamic linker cannot tell of changes.
 const RESCAN_EVERY: Duration = Duration::from_millis(100);
 
+/// How long killed processes may take to disappear.
+const DIE_WITHIN: Duration = Duration::from_secs(2);
+
 /// Which processes that the target starts are observed too.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Follow {
@@ -359,9 +362,24 @@ impl Process {
         }
     }
 
-    /// Ends the program.
-    pub fn kill(&self) {
-        let _ = sys::kill(self.pid, libc::SIGKILL);
+    /// Kills the program and every process that is followed, and waits until they are
+    /// gone: a child that was being forked meanwhile is heard of only then.
+    pub fn kill(&mut self) {
+        let mut killed = BTreeSet::new();
+        let began = Instant::now();
+        while began.elapsed() < DIE_WITHIN && !(self.tasks.is_empty() && self.newborn.is_empty()) {
+            let tasks = self.tasks.values().map(|task| task.pid);
+            for pid in tasks.chain(self.newborn.keys().copied()) {
+                if killed.insert(pid) {
+                    let _ = sys::kill(pid, libc::SIGKILL);
+                }
+            }
+            match self.next_change() {
+                Ok(Some((tid, change))) => drop(self.changed(tid, change)),
+                Ok(None) => events::pause(began),
+                Err(_) => break,
+            }
+        }
     }
 
     /// Sends the program a signal.

@@ -2,14 +2,16 @@
 
 use redhanded_image::Image;
 use redhanded_model::{Avma, ModuleId, SpaceId, Svma};
+use serde::{Deserialize, Serialize};
 use std::ops::Range;
 use std::sync::Arc;
 
 /// The name of the kernel itself among its modules.
 pub const VMLINUX: &str = "vmlinux";
 
-/// One file mapped into the target.
-#[derive(Clone, Debug)]
+/// One file mapped into the target. A session log keeps where it is; the reader
+/// attaches the image.
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Module {
     /// Its number.
     pub id: ModuleId,
@@ -22,6 +24,7 @@ pub struct Module {
     /// The addresses it spans.
     pub range: Range<u64>,
     /// Its file; a module of a scripted target has none.
+    #[serde(skip)]
     pub image: Option<Arc<Image>>,
 }
 

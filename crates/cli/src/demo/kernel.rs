@@ -96,12 +96,14 @@ pub fn demo(report_to: Option<&Path>) -> Result<ExitCode, Failure> {
         settings: Settings::default(),
         seed: clock(),
         until: Some(LONGEST),
+        each: None,
         repeat: None,
         kill: true,
         max_windows: None,
         max_races: None,
         stop_on_race: false,
         core: None,
+        log: None,
         on_race: Some(found_all(SEEDED)),
     };
     show(observation, &display, report_to)
@@ -112,10 +114,10 @@ fn show(
     display: &Arc<Display>,
     report_to: Option<&Path>,
 ) -> Result<ExitCode, Failure> {
-    let (report, _) = observe(observation, display)?;
+    let observed = observe(observation, display)?;
     let mut text = Vec::new();
-    display.terminal.write(&report, &mut text)?;
-    let caught = conclude(&mut text, &report, SEEDED, NEIGHBOURS)?;
+    display.terminal.write(&observed.report, &mut text)?;
+    let caught = conclude(&mut text, &observed.report, SEEDED, NEIGHBOURS)?;
     write!(
         text,
         "
@@ -128,7 +130,7 @@ What to do next
   redhanded kernel --help                                   everything else
 "
     )?;
-    tell(&text, &report, report_to, caught)
+    tell(&text, observed, report_to, caught)
 }
 
 /// Fetches what is missing and builds the module.

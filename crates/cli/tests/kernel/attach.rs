@@ -38,8 +38,14 @@ fn a_machine_runs_on_after_it_was_looked_at_and_can_be_again() {
         &["--module", "vmlinux-*", "--fail-on", "never"],
     );
     assert_eq!(outcome.status, 0, "{outcome:#?}");
-    let (outcome, report) = look(kernels.kernel(), &["--module", "redhanded_demo.ko"]);
+    let (outcome, report) = look(
+        kernels.kernel(),
+        &["--module", "redhanded_demo.ko", "--log", "seen.log"],
+    );
     assert_eq!(outcome.status, 66, "{outcome:#?}");
+    let again = place.run(["report", "--json", "-", "seen.log"]);
+    let again: serde_json::Value = serde_json::from_slice(&again.stdout).unwrap();
+    assert_eq!(again, report, "the log gives the same report");
     let statistics = race_on(&report, "statistics", ["count_received", "count_sent"]);
     assert!(
         statistics.is_some(),

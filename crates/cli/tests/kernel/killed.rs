@@ -99,5 +99,5 @@ fn told_and_kept(place: &Place, outcome: &Outcome) {
         !report["races"].as_array().unwrap().is_empty(),
         "{outcome:#?}"
     );
-    assert_eq!(outcome.status, 66, "{outcome:#?}");
+    assert_eq!(outcome.status, 125, "{outcome:#?}");
 }

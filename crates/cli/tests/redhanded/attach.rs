@@ -181,7 +181,8 @@ fn deaths(options: &str, kill_tracer: bool) -> u32 {
             tool.id()
         };
         kill(Pid::from_raw(victim.cast_signed()), Signal::SIGKILL).unwrap();
-        tool.wait().unwrap();
+        let status = tool.wait().unwrap();
+        assert!(!kill_tracer || status.code() == Some(125), "{status}");
         until(|| server.tracer() == 0);
         // Whoever is to run into a breakpoint that was left does it now.
         std::thread::sleep(Duration::from_millis(20));

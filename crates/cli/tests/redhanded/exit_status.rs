@@ -1,7 +1,10 @@
 //! Exit statuses: the program's own, or what Redhanded has to say.
 
 use crate::place::Place;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use serde_json::Value;
+use std::time::Duration;
 
 /// As long as it takes to see one race, but not for ever.
 const UNTIL_A_RACE: [&str; 5] = ["--max-races", "1", "--kill", "--for", "2m"];
@@ -75,4 +78,82 @@ fn the_first_failure_of_a_repetition_counts() {
     let outcome = place.run("run --quiet --repeat 3 -- ./second".split(' '));
     assert_eq!(outcome.status, 8, "{outcome:#?}");
     assert_eq!(std::fs::read(place.path("turns")).unwrap(), b"\n\n\n");
+}
+
+#[test]
+fn a_run_that_takes_too_long_is_ended_and_the_next_begins() {
+    let place = Place::new();
+    place.executable(
+        "hangs",
+        b"#!/bin/sh\necho >> turns\n[ $(wc -l < turns) != 1 ] || sleep 1000\n",
+    );
+    let line = "run --repeat 3 --each 2s --json report.json -- ./hangs";
+    let outcome = place.run(line.split(' '));
+    assert_eq!(outcome.status, 0, "{outcome:#?}");
+    assert_eq!(std::fs::read(place.path("turns")).unwrap(), b"\n\n\n");
+    assert!(outcome.says("3 runs, 1 cut off by --each"), "{outcome:#?}");
+    let report: Value =
+        serde_json::from_slice(&std::fs::read(place.path("report.json")).unwrap()).unwrap();
+    assert_eq!(report["run"]["cut_off"], 1, "{report:#}");
+    assert_eq!(
+        report["run"]["ending"], "exited with status 0",
+        "{report:#}"
+    );
+}
+
+#[test]
+fn each_needs_several_runs() {
+    let place = Place::with("end");
+    let outcome = place.run("run --each 1s -- ./end 0".split(' '));
+    outcome.refused(125, "it needs --for or --repeat");
+}
+
+/// A tracer that is killed, with the program started for it or not.
+#[test]
+fn a_lost_tracer_is_a_failure() {
+    let place = Place::with("handler");
+    let mut running = place.start(place.redhanded("run --quiet -- ./handler".split(' ')));
+    running.until_printed("ready");
+    let program = crate::interruption::program(&running);
+    let field = crate::interruption::status_field(program, "TracerPid");
+    let tracer = Pid::from_raw(field.parse().unwrap());
+    kill(tracer, Signal::SIGKILL).unwrap();
+    while crate::interruption::status_field(program, "TracerPid") != "0" {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    // A thread that was just being stopped may have taken the program with it.
+    let _ = kill(Pid::from_raw(program.cast_signed()), Signal::SIGTERM);
+    let outcome = running.end();
+    assert_eq!(outcome.status, 125, "{outcome:#?}");
+    assert!(
+        outcome.says("its tracer was killed by signal 9"),
+        "{outcome:#?}"
+    );
+    let last = outcome.stderr.lines().last().unwrap();
+    assert_eq!(last, "redhanded: the tracer was killed by signal 9");
+}
+
+/// Whatever becomes of it with too little memory, it says so, and its status is
+/// neither success nor a panic's.
+#[test]
+fn too_little_memory_is_a_failure() {
+    let place = Place::with("racy");
+    let mut failed = 0;
+    for kilobytes in [90, 110, 140, 180, 240, 320, 420].map(|megabytes| megabytes << 10) {
+        let line = format!(
+            "ulimit -v {kilobytes}; exec {} run --quiet --fail-on never -- ./racy",
+            env!("CARGO_BIN_EXE_redhanded")
+        );
+        let mut command = place.command("sh");
+        command.args(["-c", &line]);
+        let outcome = place.finish(command);
+        let told = outcome.stderr.contains("redhanded: ");
+        eprintln!("{kilobytes} kB: {} {}", outcome.status, outcome.stderr);
+        if outcome.status != 0 {
+            assert_eq!(outcome.status, 125, "{kilobytes} kB: {outcome:#?}");
+            assert!(told, "{kilobytes} kB: {outcome:#?}");
+            failed += 1;
+        }
+    }
+    assert!(failed > 0, "it was never too little");
 }

@@ -12,7 +12,7 @@ fn signal(to: u32, signal: Signal) {
 }
 
 /// The number that `handler` printed.
-fn program(running: &Running) -> u32 {
+pub fn program(running: &Running) -> u32 {
     let printed = running.printed();
     let (_, number) = printed.split_once("ready ").unwrap();
     number.lines().next().unwrap().parse().unwrap()
@@ -102,7 +102,7 @@ fn a_program_that_is_stopped_and_continued() {
     assert_eq!(outcome.status, 0, "{outcome:#?}");
 }
 
-fn status_field(pid: u32, field: &str) -> String {
+pub fn status_field(pid: u32, field: &str) -> String {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let line = status.lines().find(|line| line.starts_with(field));
     let value = line.and_then(|line| line.split_once(':'));

@@ -7,6 +7,7 @@ mod bad_input;
 mod exit_status;
 mod fidelity;
 mod interruption;
+mod log;
 mod permissions;
 mod place;
 mod reports;

@@ -50,6 +50,21 @@ fn goes_before_the_files_in_everything() {
         image.instruction_before(Svma(patched + 5)),
         Some(Svma(patched))
     );
+    // What differs from the file gives the same image again, and is not much.
+    let differences = image.live_differences();
+    assert!(
+        differences
+            .iter()
+            .map(|(_, piece)| piece.len())
+            .sum::<usize>()
+            <= 32
+    );
+    let again = built.image().with_live_text(&differences);
+    let code = |image: &redhanded_image::Image| {
+        let segment = image.segment_at(Svma(patched)).unwrap().svma;
+        image.bytes_at(segment, usize::MAX).unwrap().to_vec()
+    };
+    assert!(code(&again) == code(&image) && code(&again) != code(&built.image()));
     // The rest of the segment is the file's, in one piece with it.
     let both = image.bytes_at(Svma(patched), 10).unwrap();
     assert_eq!(

@@ -159,6 +159,9 @@ fn program(run: &Run) -> String {
     if run.runs > 1 {
         text.push_str(&format!(", {}", counted(run.runs, "run", "runs")));
     }
+    if run.cut_off > 0 {
+        text.push_str(&format!(", {} cut off by --each", count(run.cut_off)));
+    }
     text.push_str(&format!(", {}", seconds(run.wall_s)));
     if let Some(ending) = &run.ending {
         text.push_str(&format!(", {ending}"));

@@ -255,6 +255,7 @@ fn report(seconds: impl Strategy<Value = f64> + Clone) -> impl Strategy<Value = 
                 let run = Run {
                     program,
                     runs,
+                    cut_off: runs / 2,
                     ending,
                     wall_s,
                     thread_s,

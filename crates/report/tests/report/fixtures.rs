@@ -258,6 +258,7 @@ pub fn run() -> Report {
     let run = Run {
         program: vec!["./demo".into(), "--threads=4".into()],
         runs: 1,
+        cut_off: 0,
         wall_s: 12.34,
         samples: 2_470,
         windows: 1_257,
