@@ -5,8 +5,8 @@ use crate::{Collision, Confirmed};
 use crate::{naming, special};
 use redhanded_image::{Instruction, SourceSync};
 use redhanded_model::{
-    AccessKind, AccessReport, Avma, Bytes, Class, Evidence, Fingerprint, Frame, Line, Race, Region,
-    SeenBy, Side, Synchronisation, ThreadName, Values, What, classify,
+    AccessEvidence, AccessKind, AccessReport, Avma, Bytes, Class, Evidence, Fingerprint, Frame,
+    Line, Race, Region, SeenBy, Synchronisation, ThreadName, Values, What, classify,
 };
 use redhanded_target::{Module, module_at};
 use std::collections::HashMap;
@@ -247,7 +247,7 @@ fn lines(accesses: &[AccessReport]) -> Vec<Vec<Line>> {
     }
 }
 
-fn sampled_report(collision: &Collision, side: Side) -> AccessReport {
+fn sampled_report(collision: &Collision, side: AccessEvidence) -> AccessReport {
     let record = &collision.record;
     let (thread, stack) = &collision.sampled;
     AccessReport {
@@ -264,7 +264,7 @@ fn report(
     thread: &ThreadName,
     stack: &[Avma],
     modules: &[Arc<Module>],
-    side: Side,
+    side: AccessEvidence,
 ) -> AccessReport {
     let stack = naming::frames(stack, modules);
     let innermost = stack.first().cloned().unwrap_or_default();
@@ -328,7 +328,7 @@ fn place(access: &AccessReport) -> String {
     }
 }
 
-fn sampled_side(collision: &Collision) -> Side {
+fn sampled_side(collision: &Collision) -> AccessEvidence {
     let record = &collision.record;
     let instruction = collision.sampled_instruction();
     let locked = instruction.is_some_and(|i| i.locked());
@@ -351,7 +351,11 @@ fn never_atomic(instruction: &Instruction) -> bool {
             .any(|access| access.size > 8 || !access.size.is_power_of_two())
 }
 
-fn confirmed_side(confirmed: &Confirmed, stack: &[Avma], modules: &[Arc<Module>]) -> Side {
+fn confirmed_side(
+    confirmed: &Confirmed,
+    stack: &[Avma],
+    modules: &[Arc<Module>],
+) -> AccessEvidence {
     side(
         confirmed.pc,
         confirmed.kind,
@@ -383,12 +387,16 @@ fn in_sequence_section(pc: Avma, stack: &[Avma], modules: &[Arc<Module>]) -> boo
 /// shows it: the writer's section may be a caller's, and its callers are not known; or
 /// the functions that begin and end a section are inlined, and no debug information
 /// tells of them.
-fn may_be_guarded(collision: &Collision, sampled: Side, other: Option<Side>) -> bool {
+fn may_be_guarded(
+    collision: &Collision,
+    sampled: AccessEvidence,
+    other: Option<AccessEvidence>,
+) -> bool {
     let Some((other, (confirmed, _, stack))) = other.zip(collision.other.as_ref()) else {
         return false;
     };
     let modules = &collision.modules;
-    let guarded = |side: Side| side.synchronisation == Synchronisation::Guarded;
+    let guarded = |side: AccessEvidence| side.synchronisation == Synchronisation::Guarded;
     let cut = |stack: &[Avma]| {
         let caller = stack.get(1).map(|back| Avma(back.0.wrapping_sub(1)));
         caller.is_none_or(|at| module_at(modules, at).is_none())
@@ -411,7 +419,7 @@ fn side(
     locked: bool,
     never_atomic: bool,
     (stack, modules): (&[Avma], &[Arc<Module>]),
-) -> Side {
+) -> AccessEvidence {
     let place =
         module_at(modules, pc).and_then(|module| Some((module.image.as_ref()?, module.svma(pc))));
     let synchronisation = if locked {
@@ -426,7 +434,7 @@ fn side(
             Some(SourceSync::Unknown) | None => Synchronisation::Unknown,
         }
     };
-    Side {
+    AccessEvidence {
         kind,
         natural: bytes.is_natural(),
         synchronisation,

@@ -46,7 +46,7 @@ impl Synchronisation {
 
 /// One side of a collision, as far as its class depends on it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Side {
+pub struct AccessEvidence {
     /// What the instruction does.
     pub kind: AccessKind,
     /// Whether the access is aligned and of 1, 2, 4 or 8 bytes: only such a plain move
@@ -59,7 +59,7 @@ pub struct Side {
     pub half_of_update: bool,
 }
 
-impl Side {
+impl AccessEvidence {
     /// Whether it is a plain read-modify-write: what another thread writes in between is
     /// lost.
     const fn plain_update(&self) -> bool {
@@ -104,7 +104,11 @@ pub enum Class {
 /// `other` is missing when the bytes changed and the access was not seen: then the
 /// known side alone decides.
 #[must_use]
-pub fn classify(sampled: Side, other: Option<Side>, evidence: Evidence) -> Option<Class> {
+pub fn classify(
+    sampled: AccessEvidence,
+    other: Option<AccessEvidence>,
+    evidence: Evidence,
+) -> Option<Class> {
     let Some(other) = other else {
         return match sampled.synchronisation {
             Synchronisation::Locked | Synchronisation::Marked | Synchronisation::Guarded => None,
@@ -133,7 +137,7 @@ pub fn classify(sampled: Side, other: Option<Side>, evidence: Evidence) -> Optio
         return Some(Class::Race);
     }
     // Hand-made locks are released by a plain store, which meets a locked instruction.
-    let release = |store: &Side, lock: &Side| {
+    let release = |store: &AccessEvidence, lock: &AccessEvidence| {
         store.kind == AccessKind::Write
             && store.natural
             && lock.synchronisation == Synchronisation::Locked
@@ -152,8 +156,8 @@ mod tests {
     use super::*;
     use Synchronisation::{Guarded, Locked, Marked, Plain, Unknown};
 
-    fn side(kind: AccessKind, synchronisation: Synchronisation) -> Side {
-        Side {
+    fn side(kind: AccessKind, synchronisation: Synchronisation) -> AccessEvidence {
+        AccessEvidence {
             kind,
             natural: true,
             synchronisation,
@@ -161,7 +165,7 @@ mod tests {
         }
     }
 
-    fn check(a: Side, b: Side, expect: Option<Class>) {
+    fn check(a: AccessEvidence, b: AccessEvidence, expect: Option<Class>) {
         let none = Evidence::default();
         assert_eq!(classify(a, Some(b), none), expect, "{a:?} against {b:?}");
         if !a.half_of_update && !b.half_of_update {
@@ -191,7 +195,7 @@ mod tests {
         let possibly = Some(Class::PossiblyAtomic);
         check(side(Read, Unknown), side(Write, Unknown), possibly);
         check(side(Write, Unknown), side(Read, Marked), possibly);
-        let wide = Side {
+        let wide = AccessEvidence {
             natural: false,
             ..side(Write, Unknown)
         };
@@ -211,12 +215,12 @@ mod tests {
             side(Write, Unknown),
             Some(Class::Race),
         );
-        let half = Side {
+        let half = AccessEvidence {
             half_of_update: true,
             ..side(Read, Unknown)
         };
         check(half, side(Write, Unknown), Some(Class::Race));
-        let halved_store = Side {
+        let halved_store = AccessEvidence {
             half_of_update: true,
             ..side(Write, Unknown)
         };

@@ -19,7 +19,7 @@ mod window;
 
 pub use access::{AccessKind, Bytes, pieces};
 pub use address::{Avma, ModuleId, SpaceId, Svma, TaskId};
-pub use class::{Class, Evidence, Side, Synchronisation, classify};
+pub use class::{AccessEvidence, Class, Evidence, Synchronisation, classify};
 pub use context::{Context, ContextKind};
 pub use loss::{Loss, Losses};
 pub use race::{
