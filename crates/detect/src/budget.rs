@@ -7,21 +7,20 @@ use std::time::Duration;
 pub struct Budget {
     /// 0.05 for five percent.
     pub overhead: f64,
-    /// A program that has not run this long is treated as if it had.
+    /// A program that has run for less is treated as if it had run this long.
     pub credit: Duration,
 }
 
-/// The credit of a program that is started for us: most test programs live for a
-/// millisecond, and a share of that is nothing. A server that has run for days
-/// gets none.
+/// The credit of a program that we start: most test programs live for a millisecond,
+/// and a share of that is nothing. A server that has run for days gets none.
 pub const CREDIT: Duration = Duration::from_secs(1);
 
-/// How much of the budget windows are planned with. The rest is for what is
-/// known only afterwards: threads that the scheduler lets wait after a window.
+/// The share of the budget that windows are planned with. The rest covers what is
+/// known only afterwards: threads that wait for the scheduler after a window.
 const PLANNED: f64 = 0.9;
 
 impl Budget {
-    /// How long threads may have been held in sum when `thread_time` has passed.
+    /// How long threads may have been held in total after this much thread time.
     #[must_use]
     pub fn allowance(self, thread_time: Duration) -> Duration {
         let share = thread_time.max(self.credit).as_secs_f64() * self.overhead.max(0.0) * PLANNED;

@@ -5,8 +5,8 @@ use crate::{Collision, Confirmed};
 use crate::{naming, special};
 use redhanded_image::{Instruction, SourceSync};
 use redhanded_model::{
-    AccessKind, AccessReport, Avma, Bytes, Class, Evidence, Fingerprint, Frame, Line, Race, Region,
-    SeenBy, Side, Synchronisation, ThreadName, Values, What, classify,
+    AccessEvidence, AccessKind, AccessReport, Avma, Bytes, Class, Evidence, Fingerprint, Frame,
+    Line, Race, Region, SeenBy, Synchronisation, ThreadName, Values, What, classify,
 };
 use redhanded_target::{Module, module_at};
 use serde::{Deserialize, Serialize};
@@ -271,7 +271,7 @@ fn lines(accesses: &[AccessReport]) -> Vec<Vec<Line>> {
     }
 }
 
-fn sampled_report(collision: &Collision, modules: &[Arc<Module>], side: Side) -> AccessReport {
+fn sampled_report(collision: &Collision, modules: &[Arc<Module>], side: AccessEvidence) -> AccessReport {
     let record = &collision.record;
     let (thread, stack) = &collision.sampled;
     AccessReport {
@@ -288,7 +288,7 @@ fn report(
     thread: &ThreadName,
     stack: &[Avma],
     modules: &[Arc<Module>],
-    side: Side,
+    side: AccessEvidence,
 ) -> AccessReport {
     let stack = naming::frames(stack, modules);
     let innermost = stack.first().cloned().unwrap_or_default();
@@ -352,7 +352,7 @@ fn place(access: &AccessReport) -> String {
     }
 }
 
-fn sampled_side(collision: &Collision, modules: &[Arc<Module>]) -> Side {
+fn sampled_side(collision: &Collision, modules: &[Arc<Module>]) -> AccessEvidence {
     let record = &collision.record;
     let instruction = collision.sampled_instruction();
     let locked = instruction.is_some_and(|i| i.locked());
@@ -375,7 +375,11 @@ fn never_atomic(instruction: &Instruction) -> bool {
             .any(|access| access.size > 8 || !access.size.is_power_of_two())
 }
 
-fn confirmed_side(confirmed: &Confirmed, stack: &[Avma], modules: &[Arc<Module>]) -> Side {
+fn confirmed_side(
+    confirmed: &Confirmed,
+    stack: &[Avma],
+    modules: &[Arc<Module>],
+) -> AccessEvidence {
     side(
         confirmed.pc,
         confirmed.kind,
@@ -410,13 +414,13 @@ fn in_sequence_section(pc: Avma, stack: &[Avma], modules: &[Arc<Module>]) -> boo
 fn may_be_guarded(
     collision: &Collision,
     modules: &[Arc<Module>],
-    sampled: Side,
-    other: Option<Side>,
+    sampled: AccessEvidence,
+    other: Option<AccessEvidence>,
 ) -> bool {
     let Some((other, (confirmed, _, stack))) = other.zip(collision.other.as_ref()) else {
         return false;
     };
-    let guarded = |side: Side| side.synchronisation == Synchronisation::Guarded;
+    let guarded = |side: AccessEvidence| side.synchronisation == Synchronisation::Guarded;
     let cut = |stack: &[Avma]| {
         let caller = stack.get(1).map(|back| Avma(back.0.wrapping_sub(1)));
         caller.is_none_or(|at| module_at(modules, at).is_none())
@@ -439,7 +443,7 @@ fn side(
     locked: bool,
     never_atomic: bool,
     (stack, modules): (&[Avma], &[Arc<Module>]),
-) -> Side {
+) -> AccessEvidence {
     let place =
         module_at(modules, pc).and_then(|module| Some((module.image.as_ref()?, module.svma(pc))));
     let synchronisation = if locked {
@@ -454,7 +458,7 @@ fn side(
             Some(SourceSync::Unknown) | None => Synchronisation::Unknown,
         }
     };
-    Side {
+    AccessEvidence {
         kind,
         natural: bytes.is_natural(),
         synchronisation,

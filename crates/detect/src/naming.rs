@@ -1,11 +1,11 @@
-//! Names for what a collision shows in addresses.
+//! From the addresses of a collision to names.
 
 use redhanded_image::Variable;
 use redhanded_model::{Avma, Frame, Region, What};
 use redhanded_target::{Module, module_at};
 use std::sync::Arc;
 
-/// The stack in names: one frame or several (inlined functions) an address.
+/// The named frames of a stack: one per address, and one per inlined function.
 pub fn frames(stack: &[Avma], modules: &[Arc<Module>]) -> Vec<Frame> {
     let mut frames = Vec::new();
     for (depth, address) in stack.iter().enumerate() {
@@ -24,8 +24,8 @@ pub fn frames(stack: &[Avma], modules: &[Arc<Module>]) -> Vec<Frame> {
         };
         let from = frames.len();
         frames.extend(frames_in(module, inside, module.svma(*address).0));
-        // Variants of C library functions have no symbols; their caller knows
-        // what it called.
+        // Variants of C library functions have no symbols, but the call in their caller
+        // has a name.
         if let Some(last) = frames.get_mut(from..).and_then(<[Frame]>::last_mut)
             && last.function.is_none()
         {
@@ -63,8 +63,8 @@ fn frames_in(module: &Module, inside: Avma, address: u64) -> Vec<Frame> {
         .collect()
 }
 
-/// What lies at `address`, in names. Also whether its declaration says that
-/// accesses to it synchronise.
+/// The variable or field at `address`, and whether its declaration says that accesses
+/// to it synchronise.
 pub fn what(address: Avma, size: u64, region: Region, modules: &[Arc<Module>]) -> (What, bool) {
     let variable = variable_at(address, &region, modules);
     let mut what = What {
@@ -102,7 +102,7 @@ fn variable_at(address: Avma, region: &Region, modules: &[Arc<Module>]) -> Optio
     Some((variable, offset))
 }
 
-/// A path without its indices: an array raced on at many places is one thing.
+/// A path without its indices: races on many elements of an array are one race.
 pub fn without_indices(path: &str) -> String {
     let mut plain = String::with_capacity(path.len());
     let mut inside = false;

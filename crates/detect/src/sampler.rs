@@ -1,16 +1,15 @@
 //! Which sites are armed.
 //!
-//! Uniform over sites, not over executions: each draw takes any unarmed site
-//! with equal chance (or by its weight). A site that fired goes back among the
-//! unarmed; one that never runs stays armed and costs nothing, so that over time
-//! what is drawn and fires is ever colder code. How many are drawn follows the
-//! rate of samples that is wanted.
+//! The draw is uniform over sites, not over executions: each unarmed site has the
+//! same chance (or one by its weight). A site that fired can be drawn again; one that
+//! never runs stays armed and costs nothing, so that over time the armed code gets
+//! colder and colder. How many sites are drawn follows the wanted sample rate.
 
-mod crowd;
+mod armed_limit;
 mod pool;
 
 use crate::Random;
-use crowd::Crowd;
+use armed_limit::ArmedLimit;
 use pool::Pool;
 use redhanded_model::{ModuleId, SpaceId, Svma};
 use redhanded_target::RotationLimits;
@@ -27,40 +26,40 @@ pub const TICK: Duration = Duration::from_millis(10);
 const SMALL: usize = 20_000;
 /// How many sites a larger one starts with.
 const FIRST_DRAW: usize = 2_000;
-/// The most that are armed at once; beyond it the draw starts anew.
+/// The most that are armed at once; then all are disarmed and the draw starts anew.
 const MOST_ARMED: usize = 65_536;
 
-/// The most that are drawn at a tick: each costs a system call or two, and
-/// threads that stop meanwhile wait for it.
+/// The most that are drawn at a tick: each costs a system call or two, during which
+/// stopped threads wait.
 const MOST_DRAWN: f64 = 256.0;
 
-/// After so many sites whose space has no room, for each space, no more are tried.
+/// A draw gives up after so many sites, for each space, whose space has no room.
 const MOST_REFUSED: usize = 32;
 
-/// Where few can be armed and it is known which code runs, this share of the draw
-/// is uniform over all sites nevertheless: what is not known to run may run next.
+/// Where it is known which code runs, this share of the draw is still uniform over
+/// all sites: other code may run next.
 const UNIFORM_SHARE: f64 = 0.25;
 
-/// And this share goes to what was seen last.
+/// This share goes to the functions seen last.
 const RECENT_SHARE: f64 = 0.5;
 
-/// How many functions are remembered as seen last.
+/// How many functions count as seen last.
 const MOST_RECENT: usize = 256;
 
-/// How many samples that did not come, or came too soon, are remembered.
+/// How many missing or surplus samples are carried over.
 const MOST_OWED: f64 = 2.0;
-/// The fewest: one in a hundred ticks.
+/// The fewest that are drawn: one in a hundred ticks.
 const LEAST_DRAWN: f64 = 0.01;
 
 /// How sampling begins.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Start {
-    /// With all sites of a small program, or a large draw: it may live for a
-    /// millisecond only.
+    /// With all sites of a small program, or a large draw: it may live for only a
+    /// millisecond.
     #[default]
     AtOnce,
-    /// With few, and more as the rate demands: a server that has run for days
-    /// must not stumble when it is attached to.
+    /// With few, and more as the rate demands: a server that has run for days must not
+    /// stutter when it is attached to.
     Gently,
 }
 
@@ -71,9 +70,9 @@ type Index = u32;
 enum State {
     Unarmed,
     Armed,
-    /// Fired while nobody else was there: armed again once somebody is.
-    WaitsForCompany,
-    /// Fired while too many windows were open: armed again when one ends.
+    /// Fired while its task was alone; armed again when there is a second one.
+    WaitsForSecondTask,
+    /// Fired while too many windows were open; armed again when one ends.
     Deferred,
     /// Its module is gone, or it cannot be armed.
     Gone,
@@ -85,7 +84,7 @@ struct ModuleSites {
     space: SpaceId,
     first: Index,
     selected: Arc<Selected>,
-    /// Its file's place in the coverage.
+    /// The index of its file in the coverage.
     file: usize,
 }
 
@@ -100,32 +99,32 @@ struct Coverage {
 pub struct Sampler {
     random: Random,
     modules: Vec<ModuleSites>,
-    /// One small entry a site: a large program has millions.
+    /// One small entry per site: a large program has millions.
     entries: Vec<State>,
     coverage: Vec<Coverage>,
     /// The unarmed sites, in no order.
     pool: Pool,
     /// Sites of functions that were ever seen to run, armed or not.
-    lively: Vec<Index>,
-    lively_functions: HashSet<(ModuleId, Svma)>,
-    /// The functions that were seen last, by their first site and the one after
-    /// their last.
+    running: Vec<Index>,
+    running_functions: HashSet<(ModuleId, Svma)>,
+    /// The functions that were seen to run last, as ranges of their sites.
     recent: VecDeque<Range<Index>>,
-    /// Sites that fired where they are of no use; drawn uniformly only.
+    /// Sites that fired where no window can be opened; only the uniform share draws
+    /// them.
     useless: HashSet<Index>,
-    /// The sites that are armed.
+    /// The armed sites, and some that have fired since.
     armed_sites: Vec<Index>,
     deferred: Vec<Index>,
-    lonely: Vec<Index>,
+    fired_alone: Vec<Index>,
     armed: usize,
     /// How many are armed in each space.
     armed_in: HashMap<SpaceId, usize>,
-    crowd: Crowd,
+    armed_limit: ArmedLimit,
     start: Start,
     ever_armed: u64,
     ever_fired: u64,
     heaviest: f64,
-    /// Sites to draw at the next tick; follows the rate.
+    /// How many sites to draw at the next tick; follows the rate.
     draw: f64,
     /// How many samples are wanted until the next tick.
     wanted: f64,
@@ -136,8 +135,8 @@ pub struct Sampler {
 }
 
 impl Sampler {
-    /// An empty sampler that aims at `rate` samples a second, of sites that may have
-    /// to take turns.
+    /// An empty sampler that aims at `rate` samples a second, within the limits of the
+    /// target.
     #[must_use]
     pub fn new(random: Random, rate: f64, rotation: Option<RotationLimits>, start: Start) -> Self {
         Self {
@@ -146,18 +145,18 @@ impl Sampler {
             entries: Vec::new(),
             coverage: Vec::new(),
             pool: Pool::default(),
-            lively: Vec::new(),
-            lively_functions: HashSet::new(),
+            running: Vec::new(),
+            running_functions: HashSet::new(),
             recent: VecDeque::new(),
             useless: HashSet::new(),
             armed_sites: Vec::new(),
             deferred: Vec::new(),
-            lonely: Vec::new(),
+            fired_alone: Vec::new(),
             armed: 0,
             armed_in: HashMap::new(),
-            crowd: rotation.map_or_else(
-                || Crowd::new(MOST_ARMED, false),
-                |limits| Crowd::new(limits.at_once, limits.stops_all),
+            armed_limit: rotation.map_or_else(
+                || ArmedLimit::new(MOST_ARMED, false),
+                |limits| ArmedLimit::new(limits.at_once, limits.stops_all),
             ),
             start,
             ever_armed: 0,
@@ -171,8 +170,8 @@ impl Sampler {
         }
     }
 
-    /// Adds a module's sites, which are sorted by address. What is to be armed of
-    /// them at once: all, if all sites of the space are few, or a first draw.
+    /// Adds a module's sites, which are sorted by address. Returns those to arm now: all
+    /// of them if the space has few, otherwise a first draw.
     pub fn add_module(
         &mut self,
         module: ModuleId,
@@ -195,7 +194,7 @@ impl Sampler {
         let added = first..self.entries.len() as Index;
         let in_space = self.modules.iter().filter(|known| known.space == space);
         let sites: usize = in_space.map(|known| known.selected.sites.len()).sum();
-        if self.start == Start::AtOnce && sites <= SMALL.min(self.crowd.limit()) {
+        if self.start == Start::AtOnce && sites <= SMALL.min(self.armed_limit.current()) {
             return added.map(|index| self.set_armed(index)).collect();
         }
         self.pool.extend(added);
@@ -204,10 +203,10 @@ impl Sampler {
             Start::AtOnce => FIRST_DRAW,
             Start::Gently => LEAST_DRAWN.ceil() as usize,
         };
-        self.draw(first.min(self.crowd.limit()).saturating_sub(armed))
+        self.draw(first.min(self.armed_limit.current()).saturating_sub(armed))
     }
 
-    /// The place of a file in the coverage.
+    /// The index of a file in the coverage.
     fn file(&mut self, selected: &Arc<Selected>) -> usize {
         let known = |file: &Coverage| Arc::ptr_eq(&file.selected, selected);
         self.coverage.iter().position(known).unwrap_or_else(|| {
@@ -221,8 +220,8 @@ impl Sampler {
         })
     }
 
-    /// The module of a site and its place there.
-    fn place(&self, index: Index) -> Option<(&ModuleSites, usize)> {
+    /// The module of a site and its index there.
+    fn locate(&self, index: Index) -> Option<(&ModuleSites, usize)> {
         let after = self.modules.partition_point(|module| module.first <= index);
         let module = self.modules.get(after.checked_sub(1)?)?;
         Some((module, (index - module.first) as usize))
@@ -238,7 +237,7 @@ impl Sampler {
     }
 
     fn weight(&self, index: Index) -> f64 {
-        self.place(index)
+        self.locate(index)
             .and_then(|(module, at)| module.selected.sites.get(at))
             .map_or(0.0, |weighted| weighted.weight)
     }
@@ -264,7 +263,7 @@ impl Sampler {
             }
         }
         self.modules = left;
-        // Of a shell's thousand children, one after the other, nothing stays.
+        // A shell may have a thousand children one after the other: drop the entries.
         let end = self.modules.last().map_or(0, |module| {
             module.first as usize + module.selected.sites.len()
         });
@@ -272,12 +271,12 @@ impl Sampler {
         let here =
             |index: &Index| (*index as usize) < end && entries[*index as usize] != State::Gone;
         self.pool.retain(here);
-        self.lively.retain(here);
-        self.lively_functions.retain(|(module, _)| alive(*module));
+        self.running.retain(here);
+        self.running_functions.retain(|(module, _)| alive(*module));
         self.recent.clear();
         self.useless.retain(here);
         self.deferred.retain(here);
-        self.lonely.retain(here);
+        self.fired_alone.retain(here);
         self.entries.truncate(end);
     }
 
@@ -285,7 +284,7 @@ impl Sampler {
         self.entries[index as usize] = State::Armed;
         self.armed += 1;
         self.armed_sites.push(index);
-        // Those that fired are still in it.
+        // Drops those that have fired.
         if self.armed_sites.len() > 2 * self.armed + 1024 {
             let entries = &self.entries;
             self.armed_sites
@@ -293,10 +292,10 @@ impl Sampler {
             self.armed_sites.sort_unstable();
             self.armed_sites.dedup();
         }
-        let Some((module, at)) = self.place(index) else {
+        let Some((module, at)) = self.locate(index) else {
             return Default::default();
         };
-        let (place, space, file) = (
+        let (site, space, file) = (
             (module.id, module.selected.sites[at].site.svma),
             module.space,
             module.file,
@@ -304,19 +303,19 @@ impl Sampler {
         *self.armed_in.entry(space).or_default() += 1;
         let armed = &mut self.coverage[file].armed[at];
         self.ever_armed += u64::from(!std::mem::replace(armed, true));
-        place
+        site
     }
 
-    /// Whether the space of a site has no room for another armed one.
-    fn is_crowded(&self, index: Index) -> bool {
-        self.place(index).is_some_and(|(module, _)| {
+    /// Whether as many sites are armed in the space of this one as may be.
+    fn is_space_full(&self, index: Index) -> bool {
+        self.locate(index).is_some_and(|(module, _)| {
             self.armed_in
                 .get(&module.space)
-                .is_some_and(|armed| *armed >= self.crowd.limit())
+                .is_some_and(|armed| *armed >= self.armed_limit.current())
         })
     }
 
-    /// Any site, by chance.
+    /// A random site.
     fn any(&mut self) -> Index {
         let chance = self.random.unit();
         let running = self.any_running(chance);
@@ -326,10 +325,10 @@ impl Sampler {
         }
     }
 
-    /// Any site of a function that runs.
+    /// A random site of a function that runs.
     fn any_running(&mut self, chance: f64) -> Option<Index> {
-        if chance >= UNIFORM_SHARE + RECENT_SHARE && !self.lively.is_empty() {
-            return Some(self.lively[self.random.below(self.lively.len())]);
+        if chance >= UNIFORM_SHARE + RECENT_SHARE && !self.running.is_empty() {
+            return Some(self.running[self.random.below(self.running.len())]);
         }
         if chance >= UNIFORM_SHARE && !self.recent.is_empty() {
             let function = self.recent[self.random.below(self.recent.len())].clone();
@@ -342,8 +341,8 @@ impl Sampler {
     /// Takes `count` unarmed sites at random.
     fn draw(&mut self, count: usize) -> Vec<(ModuleId, Svma)> {
         let mut drawn = Vec::with_capacity(count.min(self.pool.len()));
-        // With weights a draw may be rejected; the tries are bounded so that a
-        // pool of light sites cannot make this spin.
+        // Weights are kept by rejection; the tries are bounded so that a pool of light
+        // sites cannot make this spin.
         let mut tries = count.saturating_mul(64);
         let mut refused = MOST_REFUSED * self.armed_in.len().max(1);
         while drawn.len() < count && !self.pool.is_empty() && tries > 0 && refused > 0 {
@@ -356,7 +355,7 @@ impl Sampler {
             if weight < self.heaviest && self.random.unit() * self.heaviest > weight {
                 continue;
             }
-            if self.crowd.limit() < MOST_ARMED && self.is_crowded(index) {
+            if self.armed_limit.current() < MOST_ARMED && self.is_space_full(index) {
                 refused -= 1;
                 continue;
             }
@@ -367,7 +366,7 @@ impl Sampler {
     }
 
     fn fired(&mut self, module: ModuleId, svma: Svma, state: State) -> Option<Index> {
-        let (module_sites, at) = self.place(self.index(module, svma)?)?;
+        let (module_sites, at) = self.locate(self.index(module, svma)?)?;
         let file = module_sites.file;
         let fired = &mut self.coverage[file].fired[at];
         self.ever_fired += u64::from(!std::mem::replace(fired, true));
@@ -376,9 +375,9 @@ impl Sampler {
 
     fn disarm(&mut self, module: ModuleId, svma: Svma, state: State) -> Option<Index> {
         let index = self.index(module, svma)?;
-        let space = self.place(index)?.0.space;
+        let space = self.locate(index)?.0.space;
         let entry = &mut self.entries[index as usize];
-        // A window that outlives a redraw is back among the unarmed already.
+        // All sites may have been disarmed while its window was open.
         if *entry != State::Armed {
             return None;
         }
@@ -389,7 +388,7 @@ impl Sampler {
     }
 
     /// A function of a module was seen to run.
-    pub fn ran(&mut self, module: ModuleId, function: Range<Svma>) {
+    pub fn note_running(&mut self, module: ModuleId, function: Range<Svma>) {
         let Some(known) = self.modules.iter().find(|known| known.id == module) else {
             return;
         };
@@ -404,33 +403,33 @@ impl Sampler {
             self.recent.pop_front();
         }
         self.recent.push_back(sites.clone());
-        if self.lively_functions.insert((module, function.start)) {
-            self.lively.extend(sites);
+        if self.running_functions.insert((module, function.start)) {
+            self.running.extend(sites);
         }
     }
 
-    /// A site fired where it is of no use, and will again.
-    pub fn of_no_use(&mut self, module: ModuleId, svma: Svma) {
+    /// A site fired where no window can be opened, and is likely to again.
+    pub fn not_windowable(&mut self, module: ModuleId, svma: Svma) {
         self.sampled(module, svma);
         self.useless.extend(self.index(module, svma));
     }
 
-    /// A window was opened at a site.
+    /// A site fired, with a window or without.
     pub fn sampled(&mut self, module: ModuleId, svma: Svma) {
         self.fired_since_tick += 1;
         let index = self.fired(module, svma, State::Unarmed);
         self.pool.extend(index);
     }
 
-    /// A site fired while nobody was there to collide with.
+    /// A site fired while its task was alone.
     pub fn alone(&mut self, module: ModuleId, svma: Svma) {
-        let index = self.fired(module, svma, State::WaitsForCompany);
-        self.lonely.extend(index);
+        let index = self.fired(module, svma, State::WaitsForSecondTask);
+        self.fired_alone.extend(index);
     }
 
-    /// A site fired while another window had to be left in peace.
+    /// A site fired while as many windows were open as may be.
     pub fn deferred(&mut self, module: ModuleId, svma: Svma) {
-        self.crowd.reached_in_vain();
+        self.armed_limit.wasted_stop();
         let index = self.fired(module, svma, State::Deferred);
         self.deferred.extend(index);
     }
@@ -440,26 +439,26 @@ impl Sampler {
         self.disarm(module, svma, State::Gone);
     }
 
-    /// A second task appeared in a space, whose modules `here` tells: what fired
-    /// there in vain is armed again.
+    /// A space whose modules `here` names has a second task: what fired there while the
+    /// first was alone is armed again.
     pub fn second_task(&mut self, here: impl Fn(ModuleId) -> bool) -> Vec<(ModuleId, Svma)> {
         let is_here = |sampler: &Self, index: Index| {
             sampler
-                .place(index)
+                .locate(index)
                 .is_some_and(|(module, _)| here(module.id))
         };
-        let (met, lonely): (Vec<Index>, Vec<Index>) = std::mem::take(&mut self.lonely)
+        let (here, elsewhere): (Vec<Index>, Vec<Index>) = std::mem::take(&mut self.fired_alone)
             .into_iter()
             .partition(|index| is_here(self, *index));
-        self.lonely = lonely;
-        self.arm_again(met)
+        self.fired_alone = elsewhere;
+        self.arm_again(here)
     }
 
-    /// Arms these where there is room; the others can be drawn again.
+    /// Arms these sites where there is room; the others can be drawn again.
     fn arm_again(&mut self, sites: Vec<Index>) -> Vec<(ModuleId, Svma)> {
         let mut armed = Vec::with_capacity(sites.len());
         for index in sites {
-            if self.is_crowded(index) {
+            if self.is_space_full(index) {
                 self.entries[index as usize] = State::Unarmed;
                 self.pool.add(index);
             } else {
@@ -469,34 +468,34 @@ impl Sampler {
         armed
     }
 
-    /// A window ended: what passed it by is armed again, and where few are armed its
-    /// own place is filled at once.
+    /// A window ended: sites that fired meanwhile are armed again, and where only few
+    /// can be armed its own is replaced at once.
     pub fn window_ended(&mut self) -> Vec<(ModuleId, Svma)> {
-        self.crowd.window_ended();
+        self.armed_limit.window_ended();
         let deferred = std::mem::take(&mut self.deferred);
         let mut armed = self.arm_again(deferred);
-        if self.crowd.adapts() && (self.fired_since_tick as f64) < self.wanted {
+        if self.armed_limit.adapts() && (self.fired_since_tick as f64) < self.wanted {
             armed.extend(self.draw(1));
         }
         armed
     }
 
-    /// A window could be open and is not: if nothing fired for a whole tick although
-    /// it was wanted, more sites must be armed.
-    pub fn has_room(&mut self) {
+    /// No window is open although one could be: if nothing fired for a whole tick
+    /// although it was wanted, more sites must be armed.
+    pub fn idle(&mut self) {
         let missed = self.wanted >= 1.0 || self.owed >= 1.0;
         if missed && self.fired_since_tick == 0 {
-            self.crowd.was_silent();
+            self.armed_limit.silent_tick();
         }
     }
 
-    /// Some time passed: draws more, so that as many fire as the rate and the
-    /// windows that can be afforded allow.
+    /// Time passed: draws more sites, so that as many fire as the rate and the windows
+    /// that can be afforded allow.
     pub fn tick(&mut self, seconds: f64, affordable: f64) -> Vec<(ModuleId, Svma)> {
         let wanted = (self.rate * seconds).min(affordable);
         let fired = std::mem::take(&mut self.fired_since_tick) as f64;
         let room = MOST_ARMED.saturating_sub(self.armed) as f64;
-        // Less than one a tick is too few or too many only over several.
+        // Fewer than one a tick can be judged only over several ticks.
         self.wanted = (self.rate * TICK.as_secs_f64()).min(affordable);
         self.owed = (self.owed + wanted - fired).clamp(-MOST_OWED, MOST_OWED);
         let (too_many, too_few) = if wanted < 1.0 {
@@ -512,22 +511,22 @@ impl Sampler {
         if affordable < 1.0 {
             return Vec::new();
         }
-        // Fractions of a site a tick become whole ones now and then.
+        // A fraction of a site is drawn with that probability.
         let whole = self.draw.floor();
         let extra = usize::from(self.random.unit() < self.draw - whole);
         self.draw(whole as usize + extra)
     }
 
-    /// Whether everything armed should be given up for a new draw, because no
-    /// more may be armed and too little fires.
+    /// Whether no more sites may be armed, so that all should be disarmed for a new
+    /// draw.
     #[must_use]
     pub fn is_full(&self) -> bool {
-        self.armed >= self.crowd.limit()
+        self.armed >= self.armed_limit.current()
     }
 
     /// All armed sites were disarmed: they can be drawn again.
     pub fn disarmed(&mut self) {
-        // Some of them may have fired, or be gone with their module.
+        // Some may have fired, or gone with their module.
         for index in std::mem::take(&mut self.armed_sites) {
             if let Some(entry) = self.entries.get_mut(index as usize)
                 && *entry == State::Armed
@@ -540,7 +539,7 @@ impl Sampler {
         self.armed_in.clear();
     }
 
-    /// How many sites there are, were ever armed, and ever fired.
+    /// How many sites there are, how many were ever armed, and how many ever fired.
     #[must_use]
     pub fn counts(&self) -> (u64, u64, u64) {
         let total: usize = self.coverage.iter().map(|file| file.armed.len()).sum();

@@ -285,7 +285,7 @@ impl Session<'_> {
         let is_due = now >= self.next_redraw && (self.rotates || self.sampler.is_full());
         // Changing them would disturb a window that is open.
         if self.target.batch().capacity() == Capacity::Free {
-            self.sampler.has_room();
+            self.sampler.idle();
             if is_due {
                 self.next_redraw = now + self.redraw_every;
                 self.target.disarm_all();
@@ -309,7 +309,7 @@ impl Session<'_> {
             if let Some(module) = module_at(&modules, Avma(range.start)) {
                 let svma = |at| module.svma(Avma(at));
                 self.sampler
-                    .ran(module.id, svma(range.start)..svma(range.end));
+                    .note_running(module.id, svma(range.start)..svma(range.end));
             }
         }
     }
@@ -332,7 +332,7 @@ impl Session<'_> {
         match loss {
             Loss::Alone => self.sampler.alone(module, svma),
             Loss::TooManyWindows | Loss::NoDebugRegister => self.sampler.deferred(module, svma),
-            Loss::InInterrupt | Loss::DeviceMemory => self.sampler.of_no_use(module, svma),
+            Loss::InInterrupt | Loss::DeviceMemory => self.sampler.not_windowable(module, svma),
             _ => self.sampler.sampled(module, svma),
         }
     }

@@ -1,12 +1,12 @@
-//! Variables that are meant to be accessed as others must not be.
+//! Kernel variables that are accessed without synchronisation on purpose.
 
 use redhanded_model::{Region, What};
 use redhanded_target::VMLINUX;
 
-/// One on a line: name, tab, reason.
+/// One per line: name, tab, reason.
 const LINUX: &str = include_str!("special/linux.txt");
 
-/// Why a variable of a kernel is accessed without a lock, if that is known.
+/// Why a kernel variable may be accessed without a lock, if it may.
 pub fn reason(what: &What) -> Option<&'static str> {
     let name = what.name.as_deref()?;
     if !matches!(&what.region, Region::Global { module } if module == VMLINUX) {

@@ -1,18 +1,18 @@
-//! The system calls that access memory of the program on a thread's behalf, and
-//! which of their arguments say what memory.
+//! The system calls that access a program's memory on a thread's behalf, and the
+//! arguments that say which memory.
 
 use redhanded_model::{AccessKind, Avma, Bytes, Register, Registers};
 
-/// Where the length of an argument's memory is.
+/// Where the length of the memory comes from.
 #[derive(Clone, Copy, Debug)]
 enum Length {
-    /// In this argument.
+    /// From this argument.
     Argument(usize),
-    /// Always so many bytes.
+    /// It is fixed.
     Fixed(u64),
-    /// The argument points to this: an array of iovecs whose count is in the
-    /// other argument, or a message header with one.
+    /// The pointer is to an array of iovecs; this argument is their count.
     Vector(usize),
+    /// The pointer is to a message header with such an array.
     Message,
 }
 
@@ -43,7 +43,8 @@ const fn call(
 use AccessKind::{Read, Write};
 use Length::{Argument, Fixed, Message, Vector};
 
-/// One line an argument. Kinds are the kernel's: `read(2)` *writes* the buffer.
+/// One line per pointer. The kind is what the kernel does: `read(2)` *writes* the
+/// buffer.
 const CALLS: &[Call] = &[
     call(0, "read", Write, 1, Argument(2)),
     call(1, "write", Read, 1, Argument(2)),
@@ -87,8 +88,8 @@ const CALLS: &[Call] = &[
 
 const MOST_VECTORS: u64 = 64;
 
-/// The access of the system call a thread just returned from to `watched`, if
-/// its arguments say that it has one.
+/// The access to `watched` by the system call that a thread has just returned from, if
+/// its arguments show one.
 pub fn access(
     registers: &Registers,
     watched: Bytes,

@@ -1,17 +1,17 @@
 //! A client of the GDB remote protocol, for QEMU's gdbstub and its like.
 //!
-//! It drives all vCPUs of a machine at once: they all stand or they run, though
-//! some of them may be held while the others run. While the machine stands,
-//! anything can be asked, many things in one write ([`Gdb::ask`]). While it runs,
-//! nothing can: QEMU takes any byte for the wish to stop it.
+//! It drives all vCPUs of a machine together: all of them are stopped, or some run
+//! while the others are held. While all are stopped, anything can be asked, many
+//! things in one write ([`Gdb::ask`]). While any runs, nothing can: QEMU takes every
+//! byte for a request to stop.
 //!
-//! What is peculiar about QEMU and decided here:
+//! Peculiarities of QEMU that are dealt with here:
 //! - Acknowledgements are never sent. One that arrives late would stop the machine,
-//!   and on newer versions silently. QEMU's own are counted: they tell a stop from
-//!   before a resumption from one after it.
-//! - A stop that comes while the machine stands by all we know is dropped. Version
-//!   7.2 sends one to whoever connects.
-//! - Detaching removes all breakpoints and lets the machine run; merely closing the
+//!   on newer versions silently. QEMU's own are counted: they tell a stop from before
+//!   a resumption from one after it.
+//! - A stop that comes while the machine is known to be stopped is dropped. Version
+//!   7.2 sends one to every client that connects.
+//! - Detaching removes all breakpoints and lets the machine run; closing the
 //!   connection does neither. So a [`Gdb`] that is dropped detaches, and for one
 //!   whose process was killed there is [`rescue`].
 
@@ -46,7 +46,7 @@ use std::time::{Duration, Instant};
 
 /// The byte that stops a running machine.
 const INTERRUPT: u8 = 3;
-/// The farewell to the first and only process that a machine is to QEMU.
+/// Detaches; to QEMU the machine is process 1.
 const DETACH: &[u8] = b"D;1";
 
 /// The most that a monitor command may print.
@@ -54,13 +54,13 @@ const MAX_OUTPUT: usize = 1 << 20;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum State {
-    /// All vCPUs stand.
-    Standing,
-    /// Some run. A stop counts when the stub has acknowledged so many packets.
+    /// All vCPUs are stopped.
+    Stopped,
+    /// Some run. A stop is valid once the stub has acknowledged this many packets.
     Running { acknowledged: u64 },
-    /// An answer is missing or made no sense: what comes next cannot be told apart.
+    /// An answer is missing or made no sense: later ones cannot be told apart.
     Lost,
-    /// The machine is gone, or we have let it go.
+    /// The machine is gone, or we have detached.
     Over,
 }
 
@@ -74,18 +74,18 @@ pub struct Gdb {
     layout: Layout,
     /// How much memory is asked for in one packet.
     piece: usize,
-    standing: Vec<Point>,
+    inserted: Vec<Point>,
     strays: u64,
-    /// When it stopped last.
+    /// When it last stopped.
     stopped: Instant,
-    /// The vCPU that what is asked is about, where that is sure: whoever stopped the
+    /// The vCPU that requests are about, where that is known: the one that stopped the
     /// machine, or was selected since.
     selected: Option<u32>,
 }
 
 impl Gdb {
-    /// Connects, which stops the machine. `patience` is how long the stub may take
-    /// for an answer, here and later.
+    /// Connects, which stops the machine. `patience` is how long the stub may take to
+    /// answer, here and later.
     ///
     /// # Errors
     /// When there is no usable stub.
@@ -101,29 +101,29 @@ impl Gdb {
         let mut connection = Connection::new(stream.into());
         let greeting = greeting::greet(&mut connection, patience);
         if greeting.is_err() && connection.acknowledged > 0 {
-            // Connecting to a stub has stopped its machine; closing does not let it go.
+            // Connecting stopped the machine; closing would not resume it.
             let _ = rescue(&connection);
         }
         let greeting = greeting?;
         Ok(Self {
             connection,
             patience,
-            state: State::Standing,
+            state: State::Stopped,
             vcpus: greeting.vcpus,
             layout: greeting.layout,
             piece: greeting.piece,
-            standing: Vec::new(),
+            inserted: Vec::new(),
             strays: 0,
             stopped: Instant::now(),
             selected: None,
         })
     }
 
-    /// Takes a CPU of this host for the calling thread, off which the first thread of
-    /// the machine's process stays from now on, so that answers can be waited for
-    /// without sleeping. To be called for a machine of one's own, on a UNIX socket.
+    /// Reserves a CPU of the host for the calling thread, by moving the main thread of
+    /// the machine's process to the others, so that it can wait for answers without
+    /// sleeping. For a machine that we started, on a UNIX socket.
     pub fn reserve_host_cpu(&mut self) {
-        // Without, it takes longer.
+        // If that fails it only takes longer.
         self.connection.spins = sys::keep_apart(self.connection.as_fd()).unwrap_or(false);
     }
 
@@ -133,31 +133,31 @@ impl Gdb {
         &self.vcpus
     }
 
-    /// Whether any vCPU runs, by all we know.
+    /// Whether any vCPU runs, as far as is known.
     #[must_use]
     pub const fn is_running(&self) -> bool {
         matches!(self.state, State::Running { .. })
     }
 
-    /// Since when it is known to stand, if it does.
+    /// When it last stopped.
     #[must_use]
     pub const fn stopped_at(&self) -> Instant {
         self.stopped
     }
 
-    /// The breakpoints and watches that stand.
+    /// The breakpoints and watches that are inserted.
     #[must_use]
-    pub fn standing(&self) -> &[Point] {
-        &self.standing
+    pub fn inserted(&self) -> &[Point] {
+        &self.inserted
     }
 
-    /// How many stops came that nobody waited for, and were dropped.
+    /// How many unexpected stops were dropped.
     #[must_use]
     pub const fn stray_stops(&self) -> u64 {
         self.strays
     }
 
-    /// The connection once more, for [`rescue`] by another process.
+    /// A duplicate of the connection, for [`rescue`] by another process.
     ///
     /// # Errors
     /// When there are too many open files.
@@ -165,21 +165,21 @@ impl Gdb {
         self.connection.as_fd().try_clone_to_owned()
     }
 
-    /// Asks many things at once, and gives the answers in their order. As long as
-    /// they are few and small it is one write and one wait.
+    /// Sends many requests at once, and gives the answers in their order. If they are
+    /// few and small that is one write and one wait.
     ///
     /// # Errors
-    /// When the machine runs or is gone, or the stub does not answer; after which
-    /// nothing can be asked any more.
+    /// When the machine runs or is gone, or the stub does not answer; then nothing can
+    /// be asked any more.
     pub fn ask(&mut self, requests: &[Request]) -> Result<Vec<Answer>, GdbError> {
-        self.must_stand()?;
+        self.must_be_stopped()?;
         let mut exchange = Exchange::new(requests, self.piece, &mut self.selected);
         while exchange.push(&mut self.connection) {
             let deadline = self.flush()?;
             self.take(&mut exchange, deadline)?;
             self.connection.settle();
         }
-        Ok(self.noted(exchange))
+        Ok(self.finish(exchange))
     }
 
     /// The registers of a vCPU.
@@ -207,8 +207,9 @@ impl Gdb {
             .collect()
     }
 
-    /// Reads memory as the selected vCPU sees it: the one that stopped last, or
-    /// was asked for its registers last. `false` if any of it cannot be read.
+    /// Reads memory through the page tables of the selected vCPU: the one that stopped
+    /// the machine, or whose registers were read last. `false` if any of it cannot be
+    /// read.
     ///
     /// # Errors
     /// As of [`Gdb::ask`].
@@ -221,8 +222,8 @@ impl Gdb {
         Ok(memory.is_some())
     }
 
-    /// Reads several pieces of memory, of these addresses and lengths. `None` for
-    /// what cannot be read.
+    /// Reads several ranges of memory, given as addresses and lengths. `None` for those
+    /// that cannot be read.
     ///
     /// # Errors
     /// As of [`Gdb::ask`].
@@ -235,7 +236,7 @@ impl Gdb {
         Ok(answers.into_iter().map(Answer::memory).collect())
     }
 
-    /// Sets breakpoints and watches; tells of each whether that was done.
+    /// Inserts breakpoints and watches; whether each was inserted.
     ///
     /// # Errors
     /// As of [`Gdb::ask`].
@@ -244,7 +245,7 @@ impl Gdb {
         Ok(self.ask(&requests)?.iter().map(Answer::done).collect())
     }
 
-    /// Removes breakpoints and watches; tells of each whether it was there.
+    /// Removes breakpoints and watches; whether each was there.
     ///
     /// # Errors
     /// As of [`Gdb::ask`].
@@ -253,12 +254,12 @@ impl Gdb {
         Ok(self.ask(&requests)?.iter().map(Answer::done).collect())
     }
 
-    /// Has QEMU's monitor carry out a command, and gives what it printed.
+    /// Executes a command of QEMU's monitor, and gives what it printed.
     ///
     /// # Errors
     /// As of [`Gdb::ask`], and when there is no monitor.
     pub fn monitor(&mut self, command: &str) -> Result<String, GdbError> {
-        self.must_stand()?;
+        self.must_be_stopped()?;
         let mut content = b"qRcmd,".to_vec();
         encode_hex(command.as_bytes(), &mut content);
         self.connection.push(&content);
@@ -286,16 +287,16 @@ impl Gdb {
     /// Removes everything, lets the machine run, and closes the connection.
     ///
     /// # Errors
-    /// When that could not be made sure of.
+    /// When it is not certain that this was done.
     pub fn detach(mut self) -> Result<(), GdbError> {
-        self.let_go()
+        self.release()
     }
 
-    fn let_go(&mut self) -> Result<(), GdbError> {
+    fn release(&mut self) -> Result<(), GdbError> {
         if self.state == State::Over {
             return Ok(());
         }
-        if self.farewell().is_err() {
+        if self.try_detach().is_err() {
             self.state = State::Over;
             rescue(&self.connection).map_err(GdbError::System)?;
         }
@@ -303,17 +304,17 @@ impl Gdb {
         Ok(())
     }
 
-    fn farewell(&mut self) -> Result<(), GdbError> {
+    fn try_detach(&mut self) -> Result<(), GdbError> {
         if self.is_running() {
             self.interrupt(self.patience)?;
         }
         if self.state == State::Over {
             return Ok(());
         }
-        self.must_stand()?;
-        // QEMU would do that by itself when we detach; others may not.
-        let standing = std::mem::take(&mut self.standing);
-        self.remove(&standing)?;
+        self.must_be_stopped()?;
+        // QEMU does that by itself on detaching; other stubs may not.
+        let inserted = std::mem::take(&mut self.inserted);
+        self.remove(&inserted)?;
         self.connection.push(DETACH);
         let deadline = self.flush()?;
         self.answer(deadline)?;
@@ -323,9 +324,9 @@ impl Gdb {
         }
     }
 
-    fn must_stand(&self) -> Result<(), GdbError> {
+    fn must_be_stopped(&self) -> Result<(), GdbError> {
         match self.state {
-            State::Standing => Ok(()),
+            State::Stopped => Ok(()),
             State::Running { .. } => Err(GdbError::Running),
             State::Lost => Err(GdbError::Silent),
             State::Over => Err(GdbError::GoneAway),
@@ -337,13 +338,13 @@ impl Gdb {
         let before = self.strays;
         let answered = greeting::answer(&mut self.connection, deadline, &mut self.strays);
         if self.strays > before {
-            // It may be about another vCPU now.
+            // Another vCPU may be selected now.
             self.selected = None;
         }
         self.checked(answered)
     }
 
-    /// Writes what was added; until when answers are waited for.
+    /// Writes what was added; the deadline for the answers.
     fn flush(&mut self) -> Result<Instant, GdbError> {
         let deadline = deadline(self.patience);
         let flushed = self.connection.flush(deadline);
@@ -351,7 +352,7 @@ impl Gdb {
         Ok(deadline)
     }
 
-    /// Remembers that a connection is of no more use.
+    /// Notes when the connection can no longer be used.
     fn checked<T>(&mut self, result: Result<T, GdbError>) -> Result<T, GdbError> {
         match &result {
             Ok(_) => {}
@@ -370,8 +371,8 @@ impl Gdb {
         Ok(())
     }
 
-    /// The answers, and what stands by them.
-    fn noted(&mut self, exchange: Exchange<'_>) -> Vec<Answer> {
+    /// The answers; notes what they inserted and removed.
+    fn finish(&mut self, exchange: Exchange<'_>) -> Vec<Answer> {
         if exchange.is_refused() {
             self.selected = None;
         }
@@ -384,10 +385,10 @@ impl Gdb {
 
     fn note(&mut self, request: Request, answer: &Answer) {
         match request {
-            Request::Insert(point) if answer.done() => self.standing.push(point),
+            Request::Insert(point) if answer.done() => self.inserted.push(point),
             Request::Remove(point) => {
-                if let Some(index) = self.standing.iter().position(|other| *other == point) {
-                    self.standing.swap_remove(index);
+                if let Some(index) = self.inserted.iter().position(|other| *other == point) {
+                    self.inserted.swap_remove(index);
                 }
             }
             _ => {}
@@ -396,7 +397,7 @@ impl Gdb {
 }
 
 impl AsFd for Gdb {
-    /// To be polled together with other things; what is read from it is ours.
+    /// For polling together with other files. Only this client may read from it.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.connection.as_fd()
     }
@@ -404,7 +405,7 @@ impl AsFd for Gdb {
 
 impl Drop for Gdb {
     fn drop(&mut self) {
-        // Nobody is there to hear of an error.
-        let _ = self.let_go();
+        // There is nobody to report an error to.
+        let _ = self.release();
     }
 }

@@ -1,10 +1,9 @@
-//! What is a race and what is not: two accesses that both synchronise are none.
+//! What is a race and what is not: two accesses that both synchronise are not one.
 //!
-//! A locked instruction shows by itself that it synchronises. A plain move that
-//! is an atomic access in the source shows it only through debug information
-//! and source text, and a binary without them cannot show it at all. The rules
-//! here weigh that; they are pure, and all in this one file so that they can be
-//! audited.
+//! A locked instruction shows by itself that it synchronises. A plain move that is an
+//! atomic access in the source shows it only through debug information and source
+//! text; without them a binary cannot show it at all. The rules here weigh that. They
+//! are pure, and all in this one file, so that they can be audited.
 
 use crate::AccessKind;
 use serde::{Deserialize, Serialize};
@@ -16,18 +15,18 @@ pub enum Synchronisation {
     Locked,
     /// It does: an atomic or volatile access in the source.
     Marked,
-    /// It is plain, but in a section that a sequence counter guards: who reads there
-    /// notices a writer and reads again.
+    /// It is plain, but in a section guarded by a sequence counter: a reader notices a
+    /// writer and retries.
     Guarded,
     /// It does not: the source is known and shows a plain access, or no
     /// compiler uses such an instruction for an atomic access.
     Plain,
-    /// The binary and what is at hand of its source cannot tell.
+    /// The binary and the available source do not tell.
     Unknown,
 }
 
 impl Synchronisation {
-    /// Whether the access is known to synchronise, by itself or by where it is.
+    /// Whether the access is known to synchronise, by itself or by its section.
     #[must_use]
     pub const fn synchronises(self) -> bool {
         self.is_atomic() || matches!(self, Self::Guarded)
@@ -39,7 +38,7 @@ impl Synchronisation {
         matches!(self, Self::Locked | Self::Marked)
     }
 
-    /// Whether it synchronises though its instruction does not show it.
+    /// Whether it synchronises although its instruction does not show it.
     const fn by_source(self) -> bool {
         matches!(self, Self::Marked | Self::Guarded)
     }
@@ -47,28 +46,28 @@ impl Synchronisation {
 
 /// One side of a collision, as far as its class depends on it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Side {
+pub struct AccessEvidence {
     /// What the instruction does.
     pub kind: AccessKind,
-    /// Whether the access is a power of two up to eight bytes, aligned: only
-    /// such a plain move can be an atomic access.
+    /// Whether the access is aligned and of 1, 2, 4 or 8 bytes: only such a plain move
+    /// can be atomic.
     pub natural: bool,
-    /// What is known of its meaning.
+    /// Whether it synchronises.
     pub synchronisation: Synchronisation,
-    /// Whether the instruction is one half of a load, change and store back of
-    /// the same operand.
+    /// Whether the instruction is the load or the store of a read-modify-write of one
+    /// operand.
     pub half_of_update: bool,
 }
 
-impl Side {
-    /// A plain access whose effect depends on the old value: whatever another
-    /// thread writes in between is lost.
+impl AccessEvidence {
+    /// Whether it is a plain read-modify-write: what another thread writes in between is
+    /// lost.
     const fn plain_update(&self) -> bool {
         !self.synchronisation.synchronises()
             && (matches!(self.kind, AccessKind::Update) || self.half_of_update)
     }
 
-    /// Whether the access may be atomic for all that is known.
+    /// Whether the access may be atomic, as far as is known.
     const fn maybe_atomic(&self) -> bool {
         match self.synchronisation {
             Synchronisation::Locked | Synchronisation::Marked | Synchronisation::Guarded => true,
@@ -81,8 +80,8 @@ impl Side {
 /// What else is known about the bytes of a collision.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Evidence {
-    /// The variable or field is declared atomic or volatile, or is a guard the
-    /// compiler made (C++ function statics).
+    /// The variable or field is declared atomic or volatile, or is a guard made by the
+    /// compiler (C++ function statics).
     pub declared_synchronising: bool,
 }
 
@@ -92,25 +91,29 @@ pub struct Evidence {
 pub enum Class {
     /// A data race.
     Race,
-    /// A collision of accesses that may be atomic in the source; the binary
-    /// cannot show it. Ranked last, fails no run by default.
+    /// A collision of accesses that may be atomic in the source, which the binary cannot
+    /// show. Ranked last, fails no run by default.
     PossiblyAtomic,
-    /// A race on a variable that is known to be meant so, with the reason. Fails no
-    /// run.
+    /// A race on a variable that is accessed like this on purpose, with the reason.
+    /// Fails no run.
     Special,
 }
 
-/// The class of a collision, or `None` when it is no race at all.
+/// The class of a collision, or `None` when it is not a race.
 ///
-/// `other` is missing when the bytes changed and nobody was seen to do it: an
-/// unknown origin is judged by the known side alone.
+/// `other` is missing when the bytes changed and the access was not seen: then the
+/// known side alone decides.
 #[must_use]
-pub fn classify(sampled: Side, other: Option<Side>, evidence: Evidence) -> Option<Class> {
+pub fn classify(
+    sampled: AccessEvidence,
+    other: Option<AccessEvidence>,
+    evidence: Evidence,
+) -> Option<Class> {
     let Some(other) = other else {
         return match sampled.synchronisation {
             Synchronisation::Locked | Synchronisation::Marked | Synchronisation::Guarded => None,
             _ if evidence.declared_synchronising => None,
-            // Somebody wrote between its load and its store: lost either way.
+            // A write between its load and its store is lost, of whatever kind.
             _ if sampled.plain_update() => Some(Class::Race),
             Synchronisation::Plain => Some(Class::Race),
             Synchronisation::Unknown if sampled.maybe_atomic() => Some(Class::PossiblyAtomic),
@@ -121,21 +124,20 @@ pub fn classify(sampled: Side, other: Option<Side>, evidence: Evidence) -> Optio
         return None;
     }
     if evidence.declared_synchronising {
-        // Every access through the declared type synchronises; what the
-        // instruction looks like adds nothing.
+        // Every access through the declared type synchronises, whatever its instruction
+        // looks like.
         return None;
     }
-    // An update is lost when the other side writes, locked or not. It comes
-    // before any doubt about atomicity: an atomic update is a locked one.
+    // An update is lost when the other side writes, locked or not. This comes before
+    // any doubt about atomicity: an atomic update would be locked.
     let lost_update = (sampled.kind == AccessKind::Update && sampled.plain_update())
         || (other.kind == AccessKind::Update && other.plain_update())
         || (sampled.plain_update() && other.kind.writes());
     if lost_update && !sampled.synchronisation.by_source() && !other.synchronisation.by_source() {
         return Some(Class::Race);
     }
-    // A plain store against a locked instruction is how hand-made locks are
-    // released.
-    let release = |store: &Side, lock: &Side| {
+    // Hand-made locks are released by a plain store, which meets a locked instruction.
+    let release = |store: &AccessEvidence, lock: &AccessEvidence| {
         store.kind == AccessKind::Write
             && store.natural
             && lock.synchronisation == Synchronisation::Locked
@@ -154,8 +156,8 @@ mod tests {
     use super::*;
     use Synchronisation::{Guarded, Locked, Marked, Plain, Unknown};
 
-    fn side(kind: AccessKind, synchronisation: Synchronisation) -> Side {
-        Side {
+    fn side(kind: AccessKind, synchronisation: Synchronisation) -> AccessEvidence {
+        AccessEvidence {
             kind,
             natural: true,
             synchronisation,
@@ -163,7 +165,7 @@ mod tests {
         }
     }
 
-    fn check(a: Side, b: Side, expect: Option<Class>) {
+    fn check(a: AccessEvidence, b: AccessEvidence, expect: Option<Class>) {
         let none = Evidence::default();
         assert_eq!(classify(a, Some(b), none), expect, "{a:?} against {b:?}");
         if !a.half_of_update && !b.half_of_update {
@@ -193,7 +195,7 @@ mod tests {
         let possibly = Some(Class::PossiblyAtomic);
         check(side(Read, Unknown), side(Write, Unknown), possibly);
         check(side(Write, Unknown), side(Read, Marked), possibly);
-        let wide = Side {
+        let wide = AccessEvidence {
             natural: false,
             ..side(Write, Unknown)
         };
@@ -213,12 +215,12 @@ mod tests {
             side(Write, Unknown),
             Some(Class::Race),
         );
-        let half = Side {
+        let half = AccessEvidence {
             half_of_update: true,
             ..side(Read, Unknown)
         };
         check(half, side(Write, Unknown), Some(Class::Race));
-        let halved_store = Side {
+        let halved_store = AccessEvidence {
             half_of_update: true,
             ..side(Write, Unknown)
         };

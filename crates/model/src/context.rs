@@ -1,4 +1,4 @@
-//! In which context code runs: a kernel has more of them than tasks.
+//! Execution contexts of a kernel: tasks and interrupts.
 
 use serde::{Deserialize, Serialize};
 
@@ -13,12 +13,12 @@ pub enum ContextKind {
     Softirq,
     /// An interrupt's handler.
     Hardirq,
-    /// The handler of an interrupt that cannot be turned off.
+    /// The handler of an interrupt that cannot be masked.
     Nmi,
 }
 
 impl ContextKind {
-    /// As reports call it.
+    /// Its name in reports.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -37,14 +37,14 @@ pub struct Context {
     pub cpu: u32,
     /// What it is running.
     pub kind: ContextKind,
-    /// Whether interrupts are off there.
+    /// Whether interrupts are disabled there.
     pub interrupts_off: bool,
-    /// Whether another task may not take the CPU (locks, softirqs).
+    /// Whether preemption is disabled there (by locks, softirqs).
     pub preemption_off: bool,
 }
 
 impl Context {
-    /// Whether others may wait for this CPU without being able to sleep.
+    /// Whether other CPUs may be spinning until this one goes on.
     #[must_use]
     pub const fn is_atomic(self) -> bool {
         self.interrupts_off || self.preemption_off || !matches!(self.kind, ContextKind::Task)

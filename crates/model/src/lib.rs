@@ -1,9 +1,9 @@
-//! Plain data and pure rules of Redhanded: what a site, an access, a window, a
-//! collision and a race are, when two accesses conflict, what counts as a loss
-//! and what makes two collisions the same race.
+//! The plain data and pure rules of Redhanded: sites, accesses, windows, collisions
+//! and races; when two accesses conflict, what counts as a loss, and what makes two
+//! collisions the same race.
 //!
-//! Nothing in here does I/O, and nothing knows how a live target is driven or
-//! how a file is parsed. Everything else speaks in these words.
+//! All other crates speak in these types. Nothing here does I/O, and nothing knows how
+//! a live target is driven or how a file is parsed.
 
 mod access;
 mod address;
@@ -22,7 +22,7 @@ mod window;
 
 pub use access::{AccessKind, Bytes, pieces};
 pub use address::{Avma, ModuleId, SpaceId, Svma, TaskId};
-pub use class::{Class, Evidence, Side, Synchronisation, classify};
+pub use class::{AccessEvidence, Class, Evidence, Synchronisation, classify};
 pub use context::{Context, ContextKind};
 pub use counts::Counts;
 pub use fingerprint::Fingerprint;

@@ -1,13 +1,13 @@
-//! Losses: the counted reasons why a sample or a trap said nothing.
+//! Losses: the counted reasons why a sample or a trap showed nothing.
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Why a sample or a trap became no collision although it might have.
+/// Why a sample or a trap did not become a collision although it might have.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Loss {
-    /// The debug registers were in use by other windows: the thread went on at
+    /// The debug registers were in use by other windows: the thread was resumed at
     /// once.
     NoDebugRegister,
     /// There are too few debug registers for all the bytes: the rest was only
@@ -15,12 +15,12 @@ pub enum Loss {
     PartlyWatched,
     /// A trap of a window that had ended already.
     StaleTrap,
-    /// The instruction that trapped does not touch the watched bytes.
+    /// The instruction that trapped does not access the watched bytes.
     NotOverlapping,
     /// The instruction before the trap could not be determined.
     UnknownInstruction,
-    /// It overwrote its own address register and the loaded value does not
-    /// settle the matter.
+    /// It overwrote its own address register, and the loaded value does not tell
+    /// whether it accessed the watched bytes.
     AddressDestroyed,
     /// A trap in the kernel that no argument of the system call explains.
     KernelAccess,
@@ -28,12 +28,12 @@ pub enum Loss {
     OverRead,
     /// The sampled operand could not be computed or read.
     UnreadableOperand,
-    /// The sampled thread was the only one, and its memory private: nobody was
-    /// there to collide with.
+    /// The sampled thread was the only one, and its memory private: there was nothing to
+    /// collide with.
     Alone,
-    /// The budget was used up: the thread went on at once.
+    /// The budget was used up: the thread was resumed at once.
     OverBudget,
-    /// As many windows were open as there may be.
+    /// As many windows were open as may be.
     TooManyWindows,
     /// The bytes at the site are not those of its file, so that it is left alone; or
     /// not those that the window was opened for, so that nothing is claimed.
@@ -42,11 +42,11 @@ pub enum Loss {
     ThreadGone,
     /// A thread could not be watched.
     Unwatched,
-    /// The sampled code handles an interrupt, which is not held.
+    /// The sampled code is an interrupt's handler, which is not held.
     InInterrupt,
     /// The same address in another address space.
     OtherSpace,
-    /// The bytes are a device's, which is not to be read for nothing.
+    /// The bytes are a device's registers, and reading them could have effects.
     DeviceMemory,
 }
 

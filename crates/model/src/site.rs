@@ -27,11 +27,11 @@ pub struct Site {
 pub enum Excluded {
     /// Addressed from rsp, or from rbp where it is the frame.
     Stack,
-    /// push, pop, call, ret, enter, leave: the stack again.
+    /// push, pop, call, ret, enter, leave: the stack too.
     PushPopCall,
     /// `lock`-prefixed, or xchg with memory: synchronises by itself.
     Locked,
-    /// lea, fences, prefetches, cache control, nops: touch no data.
+    /// lea, fences, prefetches, cache control, nops: access no data.
     NoData,
     /// fs- or gs-relative: private to the thread (or CPU).
     ThreadLocal,
@@ -46,8 +46,8 @@ pub enum Excluded {
     Atomic,
     /// The source says it is a volatile access.
     Volatile,
-    /// Touches bytes that depend on a mask or on several addresses (gathers,
-    /// masked moves), or a size no window can handle.
+    /// Accesses bytes that depend on a mask or on several addresses (gathers, masked
+    /// moves), or too many for a window.
     Unsupported,
     /// In a function whose range does not decode as code alone.
     DataInText,
@@ -55,14 +55,14 @@ pub enum Excluded {
     NotSelected,
     /// Runtime code (the C library linked into a static program).
     Runtime,
-    /// Kernel code that runs only while the kernel or a module starts or ends,
-    /// and whose memory then belongs to others.
+    /// Kernel code that runs only while the kernel or a module starts or ends, and whose
+    /// memory is then reused.
     InitText,
     /// Kernel code that a trap must not interrupt: entry, idle and other code
     /// that forbids instrumentation.
     EntryText,
-    /// What the kernel copies over other code to suit the processor; never
-    /// executed where it stands.
+    /// Code that the kernel copies over other code to suit the processor; never
+    /// executed in place.
     Alternative,
 }
 

@@ -1,4 +1,4 @@
-//! Watches: what a debug register looks for.
+//! Watches: what a debug register is set to.
 
 use crate::Bytes;
 
@@ -14,10 +14,10 @@ pub enum WatchFor {
 /// What a debug register is to watch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Watch {
-    /// A run that one register covers.
+    /// The bytes; one register must be able to cover them.
     pub bytes: Bytes,
     /// Which accesses.
     pub watch_for: WatchFor,
-    /// Comes back with hits.
+    /// Returned with each hit.
     pub number: u64,
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub struct WindowId(pub u64);
 
-/// Which of the two ways of seeing a conflict a window uses.
+/// How a window detects a conflict.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Strategy {
     /// Debug registers only.
@@ -39,16 +39,16 @@ impl Strategy {
 /// How long a task is held when nothing happens, by the context it is in.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Delays {
-    /// A thread of a program, or a kernel's task that could be interrupted.
+    /// For a thread of a program, or a kernel's task that can be preempted.
     pub task: Duration,
-    /// Code of a kernel that cannot: others may spin until it goes on.
+    /// For code of a kernel that cannot: other CPUs may spin until it goes on.
     pub atomic: Duration,
-    /// The handler of an interrupt; zero lets it pass.
+    /// For an interrupt's handler; with zero it is not held.
     pub interrupt: Duration,
 }
 
 impl Delays {
-    /// Those of a program, which has one context.
+    /// The delays of a program, which has one context.
     #[must_use]
     pub const fn of_tasks(task: Duration) -> Self {
         Self {
@@ -58,7 +58,7 @@ impl Delays {
         }
     }
 
-    /// A part of each.
+    /// Each delay times `part`.
     #[must_use]
     pub fn part(self, part: f64) -> Self {
         Self {
@@ -68,7 +68,7 @@ impl Delays {
         }
     }
 
-    /// The one for a context.
+    /// The delay for a context.
     #[must_use]
     pub const fn in_context(self, context: Option<Context>) -> Duration {
         match context {
@@ -82,21 +82,21 @@ impl Delays {
     }
 }
 
-/// What a window at a site is to do.
+/// What the window at a site should do.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct WindowPlan {
     /// How long the task is held when nothing happens.
     pub delay: Delays,
-    /// How conflicts are looked for.
+    /// How conflicts are detected.
     pub strategy: Strategy,
     /// Whether the window ends early when no other task can make progress.
     pub end_early: bool,
 }
 
-/// One conflicting access, as the machine showed it.
+/// A conflicting access, as a watch reported it.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Hit {
-    /// Who made it.
+    /// The task that made it.
     pub task: TaskId,
     /// Its registers right after the access.
     pub registers: Registers,
@@ -117,18 +117,18 @@ pub enum WindowEnd {
     Changed,
     /// A hit was accepted as its collision.
     Collided,
-    /// Its task or the target ended, or the tool is going away.
+    /// Its task or the target ended, or the tool detaches.
     Cut,
 }
 
-/// What came of a window.
+/// The result of a window.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct WindowRecord {
     /// Its number.
     pub id: WindowId,
     /// The address space of the sampled bytes.
     pub space: SpaceId,
-    /// The module and place of the sampled instruction.
+    /// The module of the sampled instruction.
     pub module: ModuleId,
     /// The sampled instruction in its file.
     pub svma: Svma,

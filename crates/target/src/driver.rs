@@ -1,14 +1,14 @@
 //! The window driver: Figure 2 of the DataCollider paper, written once for every
 //! backend and for several windows at a time.
 //!
-//! A window opens when a task reaches an armed site: its bytes are watched in
-//! every other task, and read. It is over when its delay is, when nobody else
-//! can make progress, when the bytes changed, or when a hit was accepted. Then
-//! the watches are cleared *before* the task is let go, and hits that fired
-//! before that but were not delivered yet are waited for: the machine counts
-//! what fired, so nothing is guessed. A slot is used again only when nothing of
-//! its last window is under way any more; together with the window's number in
-//! each hit this keeps stale traps out of later windows.
+//! A window opens when a task reaches an armed site: the bytes it is about to access
+//! are watched in every other task, and read. It ends when its delay is over, when no
+//! other task can make progress, when the bytes have changed, or when a hit was
+//! accepted. Then the watches are cleared *before* the task is resumed, and hits that
+//! fired before but were not delivered yet are waited for: the machine counts what
+//! fired, so nothing is guessed. A debug register is reused only when no hit of its
+//! last window is outstanding; together with the window's number in each hit this
+//! keeps stale traps out of later windows.
 
 mod open;
 mod target;
@@ -25,15 +25,15 @@ use redhanded_model::{
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
-/// When the first look at whether anybody can make progress is taken.
+/// When it is first checked whether any other task can make progress.
 const STALL_CHECK_AFTER: Duration = Duration::from_micros(200);
-/// How long hits that fired are waited for after a window.
+/// How long outstanding hits are waited for after a window.
 const DRAIN_FOR: Duration = Duration::from_millis(2);
-/// A site that was armed for so long before it fired is rarely run.
+/// A site that was armed for this long before it fired is in rarely executed code.
 const RARE_AFTER: Duration = Duration::from_millis(300);
-/// The widest run that debug registers are tried for.
+/// The longest run of bytes that debug registers are used for.
 const WIDEST_WATCH: u64 = 32;
-/// The widest run of a string instruction that is re-read.
+/// The longest run of bytes that is re-read, for a string instruction.
 const WIDEST_READ: u64 = 4096;
 
 /// Drives windows over a [`Machine`], which makes it a [`Target`].
@@ -71,7 +71,7 @@ impl<M: Machine> Driver<M> {
         &mut self.machine
     }
 
-    /// Cuts every window short and gives the machine back.
+    /// Ends every window early and gives the machine back.
     pub fn into_machine(mut self) -> M {
         self.cut_all();
         self.machine
@@ -81,7 +81,7 @@ impl<M: Machine> Driver<M> {
         while let Some(window) = self.open.pop() {
             self.unwatch(&window);
             self.held += window.held(self.machine.now());
-            for task in window.standing() {
+            for task in window.held_tasks() {
                 self.machine.resume(task);
             }
         }
@@ -92,7 +92,7 @@ impl<M: Machine> Driver<M> {
         let pc = Avma(registers.rip);
         let space = self.machine.space_of(task);
         let Some((arm, since)) = self.armed.remove(&(space, pc.0)) else {
-            // Another task got there first and the byte is gone: not a sample.
+            // Another task got there first: the site is no longer armed.
             self.machine.resume(task);
             return;
         };
@@ -125,16 +125,16 @@ impl<M: Machine> Driver<M> {
         if delay.is_zero() && !arm.plan.delay.task.is_zero() {
             return Err(Loss::InInterrupt);
         }
-        // Hot code takes every bit of allowance as soon as there is some. What
-        // waited long to be reached is rare, and finds a part kept for it.
-        let kept = if armed_for < RARE_AFTER {
+        // Hot code would use up the allowance as soon as there is some. A part of it is
+        // reserved for code that is rarely reached.
+        let reserved = if armed_for < RARE_AFTER {
             (delay * 4).min(self.allowance / 5)
         } else {
             Duration::ZERO
         };
         let left = self
             .allowance
-            .saturating_sub(kept)
+            .saturating_sub(reserved)
             .saturating_sub(self.committed());
         if left.is_zero() {
             return Err(Loss::OverBudget);
@@ -150,10 +150,9 @@ impl<M: Machine> Driver<M> {
             OtherTasks::Unwatchable => 0,
             OtherTasks::Device => return Err(Loss::DeviceMemory),
         };
-        // Two tasks that stand at the same time cannot collide with each other:
-        // at least half of the tasks stay free to walk into a watch. In
-        // particular a task that is about to touch bytes under watch goes on,
-        // and is caught doing it.
+        // Two held tasks cannot collide with each other, so at least half of the tasks
+        // stay free to run into a watch. In particular a task that is about to access
+        // watched bytes is resumed, and caught doing it.
         let here = || self.open.iter().filter(|w| w.record.space == space);
         let most = windows_at_once(tasks, self.machine.watches(space));
         if here().count() >= most || here().any(|w| w.record.bytes.overlaps(bytes)) {
@@ -167,8 +166,8 @@ impl<M: Machine> Driver<M> {
         if arm.plan.strategy.watches() && others != OtherTasks::Unwatchable {
             self.watch(&mut window)?;
         }
-        // Read only now: a write before the watch stands would be a change
-        // without an author.
+        // Read only now: a write before the watch is set would be a change of unknown
+        // origin.
         let mut before = vec![0; bytes.len as usize];
         if !self.machine.read_last(space, bytes.start, &mut before) {
             self.unwatch(&window);
@@ -176,7 +175,7 @@ impl<M: Machine> Driver<M> {
         }
         window.record.after.clone_from(&before);
         window.record.before = before;
-        // Whoever shares the memory from another process is not seen to sleep.
+        // Whether a task of another process is blocked is not known.
         window.plan.end_early &= others != OtherTasks::Unwatchable;
         let now = self.machine.now();
         window.opened = now;
@@ -205,7 +204,7 @@ impl<M: Machine> Driver<M> {
         registers: &Registers,
     ) -> Option<(Bytes, AccessKind)> {
         let mut code = [0u8; 15];
-        // The last instruction of a page may be followed by nothing.
+        // The last instruction of a mapping may be shorter than the buffer.
         let readable = (1..=code.len())
             .rev()
             .find(|len| self.machine.read_code(space, pc, &mut code[..*len]))?;
@@ -216,7 +215,7 @@ impl<M: Machine> Driver<M> {
             return None;
         }
         let len = bytes.len.min(WIDEST_READ);
-        // A string instruction that runs downwards starts at the upper end.
+        // A string instruction that runs downwards begins at the upper end.
         let start = if registers.direction_down() {
             bytes.end() - len
         } else {
@@ -225,10 +224,10 @@ impl<M: Machine> Driver<M> {
         Some((Bytes::new(Avma(start), len), access.kind))
     }
 
-    /// Watches the window's bytes. Registers that are only busy are worth waiting
-    /// for: without them a change would be seen, but not who made it, so the
-    /// site is passed by and armed again. Where there are too few even at best,
-    /// as much as possible is watched and the rest re-read.
+    /// Watches the window's bytes. If debug registers are only busy, the sample is given
+    /// up and the site armed again later: without them a change would be seen, but not
+    /// who made it. If there are too few even when all are free, as much as possible is
+    /// watched and the rest re-read.
     fn watch(&mut self, window: &mut OpenWindow) -> Result<(), Loss> {
         let now = self.machine.now();
         let space = window.record.space;
@@ -238,13 +237,13 @@ impl<M: Machine> Driver<M> {
         let mut free: Vec<usize> = (0..watches)
             .filter(|slot| slots[*slot].is_free(now))
             .collect();
-        // The slot that has rested longest has the least under way.
+        // The one that was cleared first is least likely to have hits outstanding.
         free.sort_by_key(|slot| slots[*slot].cleared);
         let wanted = window.watchable(WIDEST_WATCH);
         let cover = match pieces(wanted, free.len()) {
             Some(cover) => cover,
             None if free.len() < watches => return Err(Loss::NoDebugRegister),
-            // Where nothing can be watched at all, the run says so once.
+            // No register can be used at all, which the run reports once.
             None if free.is_empty() => return Ok(()),
             None => {
                 window.record.losses.push(Loss::PartlyWatched);
@@ -277,10 +276,10 @@ impl<M: Machine> Driver<M> {
         Ok(())
     }
 
-    /// Clears the window's watches; how many hits are still under way.
+    /// Clears the window's watches; how many hits are outstanding.
     fn unwatch(&mut self, window: &OpenWindow) -> u64 {
         let now = self.machine.now();
-        let mut under_way = 0;
+        let mut outstanding = 0;
         let Some(slots) = self.slots.get_mut(&window.record.space) else {
             return 0;
         };
@@ -291,13 +290,13 @@ impl<M: Machine> Driver<M> {
             }
             let fired = self.machine.unwatch(window.record.space, *slot);
             let missing = fired.saturating_sub(state.delivered);
-            under_way += missing;
+            outstanding += missing;
             state.last = state.window.take();
             state.missing = missing;
             state.cleared = now;
             state.busy_until = now + DRAIN_FOR;
         }
-        under_way
+        outstanding
     }
 
     /// A watch fired.
@@ -306,7 +305,7 @@ impl<M: Machine> Driver<M> {
             window.record.id.0 == number && window.slots.iter().any(|(_, p)| p.start == address)
         });
         let Some(index) = found else {
-            // The window has what it wanted, or is over.
+            // The window has a hit already, or is over.
             let slot = self
                 .slots
                 .values_mut()
@@ -331,7 +330,7 @@ impl<M: Machine> Driver<M> {
                 state.missing = state.missing.saturating_sub(1);
             }
         }
-        // A second hit while the first is being looked at adds nothing.
+        // A second hit while the first is examined adds nothing.
         if window.record.hit.is_some() || window.record.task == task {
             self.machine.resume(task);
             return;
@@ -355,37 +354,37 @@ impl<M: Machine> Driver<M> {
             watched,
             bytes_now,
         });
-        window.phase = Phase::Standing;
+        window.phase = Phase::Collided;
         let mut record = window.record.clone();
         record.end = WindowEnd::Collided;
         record.held = window.held(self.machine.now());
         self.events.push_back(Event::Collision(record));
     }
 
-    /// Looks after the open windows; the time of the next look.
-    fn tend(&mut self, deadline: Duration) -> Duration {
+    /// Advances the open windows; when that is due again.
+    fn advance_all(&mut self, deadline: Duration) -> Duration {
         let mut next = deadline;
         let mut index = 0;
         while index < self.open.len() {
             let now = self.machine.now();
-            if self.tend_one(index, now) {
+            if self.advance(index, now) {
                 continue;
             }
             let window = &self.open[index];
             next = next.min(match window.phase {
                 Phase::Waiting => window.deadline.min(window.next_recheck),
                 Phase::Draining(until) => until,
-                Phase::Standing => deadline,
+                Phase::Collided => deadline,
             });
             index += 1;
         }
         next
     }
 
-    /// Looks after one window; whether it is gone from the list.
-    fn tend_one(&mut self, index: usize, now: Duration) -> bool {
+    /// Advances one window; whether it was removed from the list.
+    fn advance(&mut self, index: usize, now: Duration) -> bool {
         match self.open[index].phase {
-            Phase::Standing => false,
+            Phase::Collided => false,
             Phase::Draining(until) if now < until => false,
             Phase::Draining(_) => self.finish(index),
             Phase::Waiting
@@ -413,12 +412,12 @@ impl<M: Machine> Driver<M> {
                     let held = self.open[index].held(now);
                     self.machine.hint(Hint::Elapsed(held));
                 }
-                let under_way = {
+                let outstanding = {
                     let window = self.open[index].clone();
                     self.unwatch(&window)
                 };
-                // No look after the clearing: what changes then, nobody watches.
-                if under_way > 0 {
+                // The bytes are not read again: nobody watches them any more.
+                if outstanding > 0 {
                     self.open[index].phase = Phase::Draining(self.machine.now() + DRAIN_FOR);
                     return false;
                 }
@@ -446,7 +445,7 @@ impl<M: Machine> Driver<M> {
         if !window.plan.end_early || now < window.opened + STALL_CHECK_AFTER {
             return false;
         }
-        // Twice in a row: a task may be between two system calls.
+        // Twice in a row, because a task may be between two system calls.
         window.stalled = if self.machine.is_stalled(window.record.space) {
             window.stalled + 1
         } else {
@@ -455,12 +454,12 @@ impl<M: Machine> Driver<M> {
         window.stalled >= 2
     }
 
-    /// Ends a window whose waiting and draining are over. Whether it is gone.
+    /// Ends a window whose waiting and draining are over; whether it was removed.
     fn finish(&mut self, index: usize) -> bool {
         let now = self.machine.now();
         let window = &mut self.open[index];
         if window.plan.strategy.rereads() && window.record.changed() {
-            window.phase = Phase::Standing;
+            window.phase = Phase::Collided;
             window.record.held = window.held(now);
             let record = window.record.clone();
             self.events.push_back(Event::Collision(record));

@@ -1,9 +1,9 @@
 //! A scripted machine: tasks that access memory step by step in virtual time.
 //!
-//! Most tests of `detect` run on it. It is deterministic, its instructions are
-//! real x86-64 ones (so decoding and confirmation are the real thing), and it
-//! has what matters of a real machine: debug registers, tasks that run while
-//! others stand, locks that block, and on request traps that come too late.
+//! Most tests of `detect` run on it. It is deterministic, its instructions are real
+//! x86-64 ones (so decoding and confirmation are tested too), and it has what matters
+//! of a real machine: debug registers, tasks that run while others are held, locks
+//! that block, and on request traps that come too late.
 
 use crate::{
     Batch, Control, Ending, Inspect, Module, OtherTasks, RotationLimits, Stop, TargetError, Watch,
@@ -36,9 +36,9 @@ pub enum Step {
         /// What it stores or adds.
         value: u64,
     },
-    /// Takes a lock, waiting for it.
+    /// Takes a lock, waiting for it if need be.
     Lock(u32),
-    /// Gives a lock back.
+    /// Releases a lock.
     Unlock(u32),
     /// Computes for this long.
     Work(Duration),
@@ -52,7 +52,7 @@ struct FakeTask {
     rounds: u64,
     ready: Duration,
     stopped: bool,
-    /// It stands on a site whose breakpoint it has seen.
+    /// Its breakpoint at the current site has fired.
     passed: bool,
 }
 
@@ -75,7 +75,7 @@ pub struct Fake {
     sites: Vec<FakeSite>,
     tasks: Vec<FakeTask>,
     memory: HashMap<u64, u8>,
-    /// With when they were set.
+    /// When each was set.
     breakpoints: HashMap<u64, Duration>,
     rotation: Option<RotationLimits>,
     longest_armed: Duration,
@@ -144,8 +144,8 @@ impl Fake {
         number
     }
 
-    /// All instructions as sites of the fake module, whose numbers are their
-    /// addresses divided by 16.
+    /// All instructions as sites of the fake module. A site's number is its address
+    /// divided by 16.
     #[must_use]
     pub fn sampling_set(&self) -> Vec<Site> {
         let sites = self.sites.iter().enumerate();
@@ -159,7 +159,7 @@ impl Fake {
             .collect()
     }
 
-    /// Adds a task that goes through `steps` so many times.
+    /// Adds a task that does `steps` this many times.
     pub fn task(&mut self, steps: Vec<Step>, rounds: u64) -> TaskId {
         let id = TaskId(100 + self.tasks.len() as u32);
         self.tasks.push(FakeTask {
@@ -174,8 +174,8 @@ impl Fake {
         id
     }
 
-    /// Makes a task report a watch hit it did not have: it stands right behind
-    /// the instruction of `site`, whose operand was at `at`.
+    /// Makes a task report a watch hit that it did not have: right after the instruction
+    /// of `site`, whose operand was at `at`.
     pub fn inject_hit(&mut self, task: TaskId, site: usize, at: u64, number: u64, watched: Avma) {
         let mut registers = self.registers_at(site, at, 0);
         registers.rip += encode(self.sites[site]).len() as u64;
@@ -224,7 +224,7 @@ impl Fake {
         }
     }
 
-    /// Lets a task do its next step; what comes of it.
+    /// Does a task's next step; the stop that it causes.
     fn step(&mut self, index: usize) -> Option<Stop> {
         let task = &mut self.tasks[index];
         self.now = self.now.max(task.ready);

@@ -5,26 +5,26 @@ use redhanded_sys::{self as sys, SignalSet, Taken};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Sent by the kernel to the tracer when the process in front dies.
+/// Sent by the kernel to the tracer when the front process dies.
 pub const FRONT_DIED: i32 = 40;
 
-/// The signals that the tool takes at a time of its own choosing: the program's
-/// changes, and requests to stop, at which breakpoints are removed first.
+/// The signals that the tool takes when it chooses: state changes of the program, and
+/// requests to stop, before which breakpoints are removed.
 pub struct Signals(SignalSet);
 
 impl Signals {
-    /// Holds them back from now on. To be called before any thread is started:
-    /// a signal to the process goes to whichever thread does not block it.
+    /// Blocks them from now on. To be called before any thread is started: a signal to
+    /// the process goes to any thread that does not block it.
     #[must_use]
     pub fn hold() -> Arc<Self> {
         let mut signals = vec![libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT];
-        // What nohup or a shell has us ignore is ignored; the program inherits that.
+        // Signals that nohup or a shell made us ignore stay ignored, also by the program.
         signals.retain(|signal| !sys::is_ignored(*signal));
         signals.extend([libc::SIGCHLD, FRONT_DIED]);
         Arc::new(Self(SignalSet::block(&signals)))
     }
 
-    /// The number of one that asks the tool to end, without waiting.
+    /// The signal that asks the tool to end, if one came; does not wait.
     #[must_use]
     pub fn asked_to_end(&self) -> Option<i32> {
         match self.taken()? {
@@ -33,7 +33,7 @@ impl Signals {
         }
     }
 
-    /// One that came for the tool, without waiting.
+    /// A signal for the tool, if one came; does not wait.
     #[must_use]
     pub fn taken(&self) -> Option<Stop> {
         let taken = self.0.wait(Duration::ZERO)?;
@@ -43,7 +43,7 @@ impl Signals {
         })
     }
 
-    /// Any of them, within `limit`: for whoever looks after children as well.
+    /// Waits up to `limit` for any of them, SIGCHLD included.
     #[must_use]
     pub fn wait(&self, limit: Duration) -> Option<Taken> {
         self.0.wait(limit)

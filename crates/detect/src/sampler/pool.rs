@@ -1,16 +1,16 @@
-//! A set of sites from which any can be taken, by chance or by name, at once.
+//! A set of sites with constant-time removal, of a random site or of a given one.
 
 use super::Index;
 
-/// Not in the set.
-const OUT: u32 = u32::MAX;
+/// The position of a site that is not in the set.
+const ABSENT: u32 = u32::MAX;
 
 /// The sites that can be drawn, in no order.
 #[derive(Default)]
 pub struct Pool {
     members: Vec<Index>,
-    /// Where each site stands among the members.
-    place: Vec<u32>,
+    /// The position of each site among the members.
+    position: Vec<u32>,
 }
 
 impl Pool {
@@ -23,24 +23,24 @@ impl Pool {
     }
 
     pub fn contains(&self, index: Index) -> bool {
-        self.place
+        self.position
             .get(index as usize)
-            .is_some_and(|place| *place != OUT)
+            .is_some_and(|position| *position != ABSENT)
     }
 
-    /// The one at a place below [`Pool::len`].
-    pub fn at(&self, place: usize) -> Index {
-        self.members[place]
+    /// The one at a position below [`Pool::len`].
+    pub fn at(&self, position: usize) -> Index {
+        self.members[position]
     }
 
     pub fn add(&mut self, index: Index) {
         if self.contains(index) {
             return;
         }
-        if self.place.len() <= index as usize {
-            self.place.resize(index as usize + 1, OUT);
+        if self.position.len() <= index as usize {
+            self.position.resize(index as usize + 1, ABSENT);
         }
-        self.place[index as usize] = self.members.len() as u32;
+        self.position[index as usize] = self.members.len() as u32;
         self.members.push(index);
     }
 
@@ -48,10 +48,10 @@ impl Pool {
         if !self.contains(index) {
             return;
         }
-        let place = std::mem::replace(&mut self.place[index as usize], OUT) as usize;
-        self.members.swap_remove(place);
-        if let Some(moved) = self.members.get(place) {
-            self.place[*moved as usize] = place as u32;
+        let position = std::mem::replace(&mut self.position[index as usize], ABSENT) as usize;
+        self.members.swap_remove(position);
+        if let Some(moved) = self.members.get(position) {
+            self.position[*moved as usize] = position as u32;
         }
     }
 

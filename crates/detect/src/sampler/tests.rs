@@ -127,19 +127,19 @@ fn a_gentle_start_arms_few() {
 fn code_that_runs_is_drawn_more_often_and_the_rest_still_is() {
     let mut sampler = Sampler::new(Random::new(5), 1e6, Some(rotation(4)), Start::AtOnce);
     sampler.add_module(M, S, &sites(10_000, |_| 1.0));
-    sampler.ran(M, Svma(100)..Svma(200));
-    sampler.ran(M, Svma(100)..Svma(200));
-    let (mut lively, mut others) = (0, 0);
+    sampler.note_running(M, Svma(100)..Svma(200));
+    sampler.note_running(M, Svma(100)..Svma(200));
+    let (mut running, mut others) = (0, 0);
     for _ in 0..1_000 {
         sampler.disarmed();
         for (_, svma) in sampler.tick(1.0, 1e9) {
             if (100..200).contains(&svma.0) {
-                lively += 1;
+                running += 1;
             } else {
                 others += 1;
             }
         }
     }
-    assert!(lively > 2 * others, "{lively} against {others}");
-    assert!(others > lively / 6, "{lively} against {others}");
+    assert!(running > 2 * others, "{running} against {others}");
+    assert!(others > running / 6, "{running} against {others}");
 }

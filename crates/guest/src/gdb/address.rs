@@ -14,18 +14,18 @@ use thiserror::Error;
 /// Where a stub listens.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Address {
-    /// At a unix socket.
+    /// A UNIX socket.
     Unix(PathBuf),
-    /// At a port.
+    /// A TCP port.
     Tcp {
-        /// Of this host.
+        /// The host.
         host: String,
         /// The port.
         port: u16,
     },
 }
 
-/// A text is no address.
+/// Not an address.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 #[error("`{0}` is no address of a gdbstub: write unix:PATH, HOST:PORT or :PORT")]
 pub struct BadAddress(String);
@@ -41,7 +41,7 @@ impl FromStr for Address {
             }
             return Ok(Self::Unix(path.into()));
         }
-        // QEMU's own way to write it has a prefix.
+        // QEMU writes it with a prefix.
         let plain = text.strip_prefix("tcp:").unwrap_or(text);
         let (host, port) = plain.rsplit_once(':').ok_or_else(bad)?;
         let port = port.parse().ok().filter(|port| *port != 0);
@@ -69,7 +69,7 @@ impl fmt::Display for Address {
 }
 
 impl Address {
-    /// Whether nobody but users of this machine can be behind it.
+    /// Whether it can only be reached on this host.
     #[must_use]
     pub fn is_local(&self) -> bool {
         let Ok(addresses) = self.resolved() else {
@@ -78,7 +78,7 @@ impl Address {
         addresses.iter().all(|address| address.ip().is_loopback())
     }
 
-    /// The addresses of a host; none of a unix socket.
+    /// The addresses of a host; none for a UNIX socket.
     pub(super) fn resolved(&self) -> io::Result<Vec<SocketAddr>> {
         match self {
             Self::Unix(_) => Ok(Vec::new()),

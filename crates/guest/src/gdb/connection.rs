@@ -1,5 +1,5 @@
-//! Bytes to and from a stub: batches in one write, packets one by one out, and an
-//! end to every wait.
+//! The stream to a stub: writes batches, reads packets one by one, and never waits
+//! without a deadline.
 
 use super::GdbError;
 use super::packet::{Decoder, Item, encode};
@@ -11,20 +11,20 @@ use std::time::{Duration, Instant};
 /// Room for what is read at once: several answers of the usual 4 KiB.
 const ROOM: usize = 64 << 10;
 
-/// For so long after a question its answer is looked for without sleeping, where the
-/// stub is not kept from giving it: waking up takes longer than a stub takes for its
-/// answer, and the machine stands meanwhile. Not for a machine that is to stop, whose
-/// CPUs may need this one to do so.
+/// For this long after a request its answer is polled for, if the stub has another CPU
+/// of the host to run on: waking up takes longer than the stub takes to answer, and the
+/// machine is stopped meanwhile. Not after a request to stop, for which the machine's
+/// CPUs may need this one.
 const SPIN: Duration = Duration::from_micros(300);
 
-/// The moment after so much time, or one that never comes.
+/// The time after this duration, saturating.
 pub fn deadline(patience: Duration) -> Instant {
     const FAR: Duration = Duration::from_secs(1 << 30);
     let now = Instant::now();
     now.checked_add(patience).unwrap_or(now + FAR)
 }
 
-/// What came of waiting for an item.
+/// The result of waiting for an item.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Waited {
     /// This came.
@@ -40,17 +40,17 @@ pub enum Waited {
 pub struct Connection {
     stream: OwnedFd,
     decoder: Decoder,
-    /// What was read; what of it is not decoded yet.
+    /// What was read, and the part that is not decoded yet.
     input: Vec<u8>,
     start: usize,
     end: usize,
     output: Vec<u8>,
-    /// Whether answers are looked for without sleeping, and until when.
+    /// Whether answers are polled for, and until when.
     pub spins: bool,
     spin_until: Option<Instant>,
-    /// Whether what is written next stops the machine.
+    /// Whether the next write stops the machine.
     interrupts: bool,
-    /// Packets written since the beginning, and acknowledged by the stub.
+    /// Packets written so far, and those that the stub acknowledged.
     pub sent: u64,
     pub acknowledged: u64,
 }
@@ -78,7 +78,7 @@ impl Connection {
         self.sent += 1;
     }
 
-    /// Adds a byte that is no packet.
+    /// Adds a byte outside any packet.
     pub fn push_raw(&mut self, byte: u8) {
         self.interrupts = true;
         self.output.push(byte);
@@ -118,8 +118,8 @@ impl Connection {
         self.spin_until = None;
     }
 
-    /// Everything has been answered: an acknowledgement that is missing now was
-    /// never sent, and will not come.
+    /// Everything has been answered: acknowledgements that are missing now will not
+    /// come.
     pub fn settle(&mut self) {
         if self.acknowledged > 0 {
             self.acknowledged = self.sent;
@@ -136,8 +136,7 @@ impl Connection {
         self.decoder.packet()
     }
 
-    /// The next item of the stream. With a deadline that has passed, only what has
-    /// come already.
+    /// The next item of the stream. After the deadline, only if it is there already.
     pub fn next(&mut self, deadline: Instant) -> Result<Waited, GdbError> {
         loop {
             let mut rest = &self.input[self.start..self.end];

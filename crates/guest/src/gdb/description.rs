@@ -1,4 +1,4 @@
-//! Where the registers lie in a stub's `g` packet.
+//! The layout of a stub's `g` packet.
 //!
 //! A stub describes its registers in XML, in one document or in several that
 //! include each other. Of all that, two things matter here: the order and the
@@ -9,18 +9,18 @@ use super::packet::decode_hex;
 use crate::VcpuRegisters;
 use redhanded_model::{Register, Registers};
 
-/// The document that a stub begins its description with.
+/// The first document of a description.
 pub const FIRST_DOCUMENT: &str = "target.xml";
 
 /// What GDB calls the architecture.
 const ARCHITECTURE: &str = "i386:x86-64";
 
-/// The most registers, documents and bits of a register that are believed.
+/// The most registers, documents and bits of a register that are accepted.
 const MAX_REGISTERS: usize = 4096;
 const MAX_DOCUMENTS: usize = 64;
 const MAX_BITS: u32 = 1 << 16;
 
-/// The general registers in the encoding's order, by the names stubs give them.
+/// The general registers in the encoding's order, by their names in descriptions.
 const GENERAL: [(&str, Register); 16] = [
     ("rax", Register::Rax),
     ("rcx", Register::Rcx),
@@ -40,8 +40,7 @@ const GENERAL: [(&str, Register); 16] = [
     ("r15", Register::R15),
 ];
 
-/// The order of a stub that does not describe its registers: the one that GDB
-/// assumes.
+/// The layout that GDB assumes for a stub without a description.
 const UNDESCRIBED: [(&str, u32); 24] = [
     ("rax", 64),
     ("rbx", 64),
@@ -109,7 +108,7 @@ impl Default for Description {
 }
 
 impl Description {
-    /// Of which nothing is known yet.
+    /// An empty one.
     #[must_use]
     pub fn new() -> Self {
         Self {
@@ -173,7 +172,7 @@ impl Description {
         Ok(())
     }
 
-    /// Where everything lies.
+    /// The layout.
     ///
     /// # Errors
     /// When it is not the `g` packet of an x86-64.
@@ -198,15 +197,15 @@ impl Description {
     }
 }
 
-/// Where one register lies, in bytes.
+/// The position of a register, in bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Place {
+struct Field {
     offset: usize,
     size: usize,
 }
 
-impl Place {
-    /// Its value; `None` also where the stub says that it has none.
+impl Field {
+    /// Its value; `None` also if the stub says that it is unavailable.
     fn value(self, packet: &[u8]) -> Option<u64> {
         let text = packet.get(2 * self.offset..2 * (self.offset + self.size))?;
         let mut bytes = [0; 8];
@@ -214,33 +213,33 @@ impl Place {
     }
 }
 
-/// Where the registers lie in a `g` packet.
+/// The positions of the registers in a `g` packet.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Layout {
-    general: [Place; 16],
-    rip: Place,
-    eflags: Place,
-    cs: Option<Place>,
-    fs_base: Option<Place>,
-    gs_base: Option<Place>,
-    kernel_gs_base: Option<Place>,
-    cr0: Option<Place>,
-    cr3: Option<Place>,
-    cr4: Option<Place>,
-    efer: Option<Place>,
+    general: [Field; 16],
+    rip: Field,
+    eflags: Field,
+    cs: Option<Field>,
+    fs_base: Option<Field>,
+    gs_base: Option<Field>,
+    kernel_gs_base: Option<Field>,
+    cr0: Option<Field>,
+    cr3: Option<Field>,
+    cr4: Option<Field>,
+    efer: Option<Field>,
 }
 
 impl Layout {
     fn new(registers: &[Described]) -> Result<Self, Unusable> {
-        let mut places = Vec::with_capacity(registers.len());
+        let mut fields = Vec::with_capacity(registers.len());
         let mut offset = 0;
         for register in registers {
             let size = register.bits.div_ceil(8) as usize;
-            places.push((register.name.as_str(), Place { offset, size }));
+            fields.push((register.name.as_str(), Field { offset, size }));
             offset += size;
         }
         let find = |name: &str| {
-            let mut found = places.iter().filter(|(known, _)| *known == name);
+            let mut found = fields.iter().filter(|(known, _)| *known == name);
             found.next().map(|(_, place)| *place)
         };
         let sized = |name: &'static str, sizes: &[usize]| {
@@ -248,7 +247,7 @@ impl Layout {
                 .filter(|place| sizes.contains(&place.size))
                 .ok_or(Unusable::Register(name))
         };
-        let mut general = [Place { offset: 0, size: 0 }; 16];
+        let mut general = [Field { offset: 0, size: 0 }; 16];
         for (name, register) in GENERAL {
             general[register as usize] = sized(name, &[8])?;
         }
@@ -268,11 +267,11 @@ impl Layout {
         })
     }
 
-    /// The registers in a `g` packet; `None` if it is none, or one of the integer
-    /// registers is missing.
+    /// The registers in a `g` packet; `None` if it is malformed, or an integer register
+    /// is missing.
     #[must_use]
     pub fn registers(&self, packet: &[u8]) -> Option<VcpuRegisters> {
-        let value = |place: Option<Place>| place?.value(packet);
+        let value = |place: Option<Field>| place?.value(packet);
         let (fs_base, gs_base) = (value(self.fs_base), value(self.gs_base));
         let mut general = Registers {
             rip: self.rip.value(packet)?,
@@ -299,7 +298,7 @@ impl Layout {
     }
 }
 
-/// What stands between `<` and `>`.
+/// The text between `<` and `>`.
 #[derive(Clone, Copy, Debug)]
 struct Tag<'a>(&'a str);
 
@@ -324,7 +323,7 @@ impl<'a> Tag<'a> {
     }
 }
 
-/// The tags of a document, each with the text after it. Comments are no tags.
+/// The tags of a document, each with the text after it. Skips comments.
 struct Tags<'a>(&'a str);
 
 impl<'a> Tags<'a> {

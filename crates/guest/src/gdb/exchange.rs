@@ -1,17 +1,17 @@
-//! Questions and answers in batches.
+//! Batches of requests and their answers.
 
 use super::connection::Connection;
 use super::description::Layout;
 use super::packet::decode_hex;
 use super::point::{Answer, Point, Request};
 
-/// The most bytes written before their answers are awaited. QEMU reads this much
-/// at once; and two sides that both write and do not read would wait for ever.
+/// The most bytes written before their answers are read. QEMU reads this much at
+/// once; and if both sides only wrote, they would wait for each other forever.
 const MAX_BATCH: usize = 4000;
 /// The most bytes of answers awaited at once, for the same reason.
 const MAX_ANSWERS: usize = 96 << 10;
 
-/// Several requests on their way.
+/// A batch of requests under way.
 pub struct Exchange<'a> {
     requests: &'a [Request],
     answers: Vec<Answer>,
@@ -19,12 +19,12 @@ pub struct Exchange<'a> {
     parts: Vec<(usize, Part)>,
     pushed: usize,
     taken: usize,
-    /// Whether the stub knows nothing of the vCPU that was selected last.
+    /// Whether the stub refused the last selection of a vCPU.
     refused: bool,
 }
 
 impl<'a> Exchange<'a> {
-    /// What is to be asked of a stub at which `selected` is selected, and who will be.
+    /// The packets for a stub whose selected vCPU is `selected`, which is updated.
     pub fn new(requests: &'a [Request], piece: usize, selected: &mut Option<u32>) -> Self {
         let mut all = Vec::with_capacity(requests.len() + 8);
         let mut answers: Vec<Answer> = requests.iter().copied().map(Answer::before).collect();
@@ -74,7 +74,7 @@ impl<'a> Exchange<'a> {
         self.pushed == self.parts.len()
     }
 
-    /// Whether there are questions without an answer.
+    /// Whether answers are missing.
     pub const fn awaits(&self) -> bool {
         self.taken < self.pushed
     }
@@ -90,7 +90,7 @@ impl<'a> Exchange<'a> {
                 self.refused = packet != b"OK";
                 self.refuse_again(index);
             }
-            // It is another one's.
+            // It is about another vCPU.
             Part::Registers | Part::Memory { .. } if self.refused => {
                 self.answers[index] = Answer::refused(self.requests[index]);
                 return;
@@ -100,7 +100,7 @@ impl<'a> Exchange<'a> {
         part.take(packet, layout, &mut self.answers[index]);
     }
 
-    /// What was said of one that is not there holds until another one is selected.
+    /// A vCPU that does not exist stays refused until another one is selected.
     fn refuse_again(&mut self, first: usize) {
         let vcpu = self.requests[first].vcpu();
         let rest = self.requests.iter().zip(&mut self.answers).skip(first + 1);
@@ -111,12 +111,12 @@ impl<'a> Exchange<'a> {
         }
     }
 
-    /// Whether the last vCPU that was to be selected is not.
+    /// Whether the last selection was refused.
     pub const fn is_refused(&self) -> bool {
         self.refused
     }
 
-    /// What was asked, and what was answered.
+    /// The requests and their answers.
     pub fn finish(self) -> (&'a [Request], Vec<Answer>) {
         (self.requests, self.answers)
     }
@@ -125,9 +125,9 @@ impl<'a> Exchange<'a> {
 /// One packet of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Part {
-    /// Anything that is answered with `OK`.
+    /// A request that is answered with `OK`.
     Order,
-    /// The selection of whom it is about.
+    /// The selection of a vCPU.
     Select,
     /// The registers.
     Registers,
@@ -170,7 +170,7 @@ impl Part {
         }
     }
 
-    /// How many bytes its answer may have, roughly.
+    /// Roughly how many bytes its answer may have.
     const fn answer_len(self) -> usize {
         match self {
             Self::Order | Self::Select => 8,
@@ -179,7 +179,7 @@ impl Part {
         }
     }
 
-    /// Takes the answer to this part into that of the whole.
+    /// Adds the answer to this packet to that of the request.
     fn take(self, packet: &[u8], layout: &Layout, answer: &mut Answer) {
         match (self, answer) {
             (Self::Order | Self::Select, Answer::Done(done)) => *done = packet == b"OK",

@@ -1,5 +1,5 @@
-//! The first words with a stub: what it can do, which vCPUs there are, and how it
-//! tells their registers.
+//! The handshake with a stub: what it supports, its vCPUs, and the layout of their
+//! registers.
 
 use super::GdbError;
 use super::connection::{Connection, Waited, deadline};
@@ -14,10 +14,10 @@ const MAX_VCPUS: usize = 4096;
 const MAX_DOCUMENT: usize = 1 << 20;
 /// The most memory asked for in one packet, however long a stub's packets may be.
 const MAX_PIECE: usize = 8 << 10;
-/// What a stub takes that does not say how much.
+/// The packet size of a stub that does not announce one.
 const SMALL_PACKET: usize = 512;
 
-/// What a stub told.
+/// What a stub announced.
 pub struct Greeting {
     pub vcpus: Vec<u32>,
     pub layout: Layout,
@@ -25,8 +25,7 @@ pub struct Greeting {
     pub piece: usize,
 }
 
-/// Asks a stub everything that must be known. All this happens in the state that
-/// connecting brings about: the machine stands.
+/// Asks a stub for all that is needed. Connecting has stopped the machine.
 pub fn greet(connection: &mut Connection, patience: Duration) -> Result<Greeting, GdbError> {
     let mut talk = Talk {
         connection,
@@ -50,13 +49,13 @@ pub fn greet(connection: &mut Connection, patience: Duration) -> Result<Greeting
     Ok(Greeting {
         vcpus,
         layout,
-        // Some room for the frame; whole cache lines.
+        // Leaves room for the framing; whole cache lines.
         piece: ((packet_size.saturating_sub(4) / 2) & !63).clamp(64, MAX_PIECE),
     })
 }
 
-/// Waits for the next packet that is an answer. Stops that come while the machine
-/// stands are none.
+/// Waits for the next answer; drops stop replies, which are unexpected while the
+/// machine is stopped.
 pub fn answer(
     connection: &mut Connection,
     deadline: Instant,
@@ -107,8 +106,8 @@ impl Talk<'_> {
         Ok(String::from_utf8_lossy(answer).into_owned())
     }
 
-    /// The first question. If the last client was killed in the middle of a packet,
-    /// the stub takes this for the rest of it and finds the sum wrong; it is then
+    /// The first request. If the last client was killed in the middle of a packet, the
+    /// stub takes this for the rest of it and finds the checksum wrong; then it is
     /// ready for another one.
     fn introduce(&mut self) -> Result<String, GdbError> {
         const QUESTION: &str = "qSupported:swbreak+;hwbreak+;vContSupported+";

@@ -1,14 +1,14 @@
 //! Packets of the GDB remote protocol: `$data#checksum`, acknowledged by `+`.
 //!
-//! The bytes come from a foreign stub. [`Decoder`] takes them in any pieces, finds
-//! packets, and finds them again after garbage or a damaged one. Whatever it is
-//! fed, it holds no more than [`MAX_PACKET`] bytes.
+//! The bytes come from a foreign stub. [`Decoder`] accepts them in any pieces, and
+//! resynchronises after garbage or a damaged packet. Whatever it is fed, it holds no
+//! more than [`MAX_PACKET`] bytes.
 
-/// The longest packet that is taken, after expansion. Stubs announce 4 KiB to
+/// The longest packet that is accepted, after expansion. Stubs announce 4 KiB to
 /// 128 KiB.
 pub const MAX_PACKET: usize = 1 << 20;
 
-/// A repeat count is written as a printable character, this far above itself.
+/// A repeat count is encoded as a printable character: the count plus this.
 const REPEAT_BIAS: u8 = 29;
 
 /// Appends a packet with this content to `out`.
@@ -40,8 +40,8 @@ pub fn encode_hex(bytes: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// Reads two hexadecimal digits for each byte of `bytes`; whether `text` is just
-/// that.
+/// Reads two hexadecimal digits for each byte of `bytes`; whether `text` consists of
+/// exactly those.
 #[must_use]
 pub fn decode_hex(text: &[u8], bytes: &mut [u8]) -> bool {
     let (pairs, rest) = text.as_chunks::<2>();
@@ -77,7 +77,7 @@ const fn digit(character: u8) -> Option<u8> {
     }
 }
 
-/// What a stream of bytes is made of.
+/// An item of the stream.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Item {
     /// A packet; [`Decoder::packet`] has its content until the next step.
@@ -112,9 +112,9 @@ pub struct Decoder {
     state: State,
     content: Vec<u8>,
     sum: u8,
-    /// The content cannot be had: too long, or a repeat of nothing.
+    /// The content is invalid: too long, or a repeat of nothing.
     damaged: bool,
-    /// A notification (`%`) and no packet: nobody here asked for any.
+    /// A notification (`%`), which is ignored.
     notification: bool,
     garbage: bool,
 }
@@ -139,8 +139,8 @@ impl Decoder {
         }
     }
 
-    /// Takes bytes off the front of `input` up to the end of the next item. `None`
-    /// when they are all taken and no item is complete.
+    /// Consumes `input` up to the end of the next item. `None` when all of it is consumed
+    /// and no item is complete.
     pub fn step(&mut self, input: &mut &[u8]) -> Option<Item> {
         while let Some((&byte, rest)) = input.split_first() {
             *input = rest;
@@ -157,7 +157,7 @@ impl Decoder {
         &self.content
     }
 
-    /// Whether bytes came that belong to no packet.
+    /// Whether there were bytes outside packets.
     #[must_use]
     pub const fn heard_garbage(&self) -> bool {
         self.garbage
@@ -171,8 +171,7 @@ impl Decoder {
                 b'-' => return Some(Item::Nack),
                 _ => self.garbage = true,
             },
-            // A packet that begins before the last one has ended: the end of the
-            // last one was lost.
+            // A packet begins before the last one has ended, whose end was lost.
             _ if byte == b'$' => {
                 self.begin(byte);
                 return Some(Item::Damaged);

@@ -1,11 +1,11 @@
-//! Breakpoints and watches, and the other things that a stub can be asked.
+//! Breakpoints, watches, and the other requests to a stub.
 
 use crate::VcpuRegisters;
 
 /// What a point waits for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PointKind {
-    /// Execution, by changed text or whatever the stub does for that.
+    /// Execution, by patching the code or whatever the stub does instead.
     Software,
     /// Execution, by a debug register.
     Hardware,
@@ -34,28 +34,27 @@ impl PointKind {
 pub struct Point {
     /// What it waits for.
     pub kind: PointKind,
-    /// Where.
+    /// The address.
     pub address: u64,
-    /// Over how many bytes; 1 for execution.
+    /// The number of bytes; 1 for execution.
     pub len: u64,
 }
 
-/// One thing to ask a stub while the machine stands.
+/// A request to a stub, while the machine is stopped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Request {
-    /// Makes this the vCPU through whose page tables memory is read from now on,
-    /// up to the next stop.
+    /// Selects the vCPU through whose page tables memory is read, up to the next stop.
     Select(u32),
-    /// The registers of a vCPU, which is then the selected one.
+    /// Reads the registers of a vCPU, and selects it.
     Registers(u32),
-    /// Memory, as the selected vCPU sees it.
+    /// Reads memory, through the page tables of the selected vCPU.
     Read {
-        /// Where.
+        /// The address.
         address: u64,
-        /// How much.
+        /// The number of bytes.
         len: usize,
     },
-    /// Sets a breakpoint or a watch.
+    /// Inserts a breakpoint or a watch.
     Insert(Point),
     /// Removes one.
     Remove(Point),
@@ -71,7 +70,7 @@ impl Request {
     }
 }
 
-/// What a stub said to a [`Request`].
+/// The answer to a [`Request`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Answer {
     /// To a selection, an insertion or a removal: whether it was done.
@@ -83,7 +82,7 @@ pub enum Answer {
 }
 
 impl Answer {
-    /// Whether it was done; of registers and memory, whether they are there.
+    /// Whether the request succeeded.
     #[must_use]
     pub const fn done(&self) -> bool {
         match self {
@@ -93,7 +92,7 @@ impl Answer {
         }
     }
 
-    /// The registers, if it has some.
+    /// The registers, if it is that.
     #[must_use]
     pub fn registers(self) -> Option<VcpuRegisters> {
         match self {
@@ -102,7 +101,7 @@ impl Answer {
         }
     }
 
-    /// The memory, if it has some.
+    /// The memory, if it is that.
     #[must_use]
     pub fn memory(self) -> Option<Vec<u8>> {
         match self {
@@ -111,7 +110,7 @@ impl Answer {
         }
     }
 
-    /// What is said of a vCPU that is not there.
+    /// The answer for a vCPU that does not exist.
     pub(super) const fn refused(request: Request) -> Self {
         match request {
             Request::Registers(_) => Self::Registers(None),
@@ -120,7 +119,7 @@ impl Answer {
         }
     }
 
-    /// What is assumed until the stub has spoken.
+    /// The answer before the stub has given any.
     pub(super) fn before(request: Request) -> Self {
         match request {
             Request::Select(_) | Request::Insert(_) | Request::Remove(_) => Self::Done(false),

@@ -1,4 +1,4 @@
-//! Letting a machine run free when nobody else can.
+//! Freeing a machine whose debugger was killed.
 
 use super::connection::{Connection, Waited, deadline};
 use super::packet::Item;
@@ -12,17 +12,17 @@ use std::time::{Duration, Instant};
 const QUIET: Duration = Duration::from_millis(60);
 /// The longest time that leftovers may keep coming.
 const LEFTOVERS: Duration = Duration::from_secs(2);
-/// How long a stub may take for one answer.
+/// How long a stub may take to answer.
 const ANSWER: Duration = Duration::from_secs(1);
-/// How often it is asked.
+/// How often detaching is tried.
 const ATTEMPTS: usize = 4;
 
-/// Makes the machine behind `stream` run with no breakpoint and no watch left, and
-/// closes the connection for writing. To be called when its owner is gone, killed
-/// at any moment: the machine may run or stand, answers may wait, and the owner's
-/// last packet may have been written in part.
+/// Removes all breakpoints and watches from the machine behind `stream`, lets it run,
+/// and closes the connection for writing. For use when the process that drove it was
+/// killed, at any moment: the machine may run or be stopped, answers may be waiting,
+/// and the last packet may have been written in part.
 ///
-/// That the machine has ended is no error: then there is nothing to rescue.
+/// It is no error if the machine has ended: then there is nothing to do.
 ///
 /// # Errors
 /// When the stub does not answer, or the connection cannot be used.
@@ -36,11 +36,11 @@ pub fn rescue(stream: impl AsFd) -> io::Result<()> {
 }
 
 fn free(mut connection: Connection) -> Result<(), GdbError> {
-    // Stops a machine that runs. One that stands takes it for part of the
-    // half-written packet, or drops it.
+    // Stops a running machine. A stopped one takes it for part of the half-written
+    // packet, or drops it.
     connection.push_raw(INTERRUPT);
     connection.flush(deadline(ANSWER))?;
-    // An answer to the dead owner must not be taken for one to us.
+    // An answer to the dead process must not be taken for one to us.
     drain(&mut connection, QUIET, LEFTOVERS)?;
     let mut freed = false;
     for _ in 0..ATTEMPTS {
@@ -52,16 +52,16 @@ fn free(mut connection: Connection) -> Result<(), GdbError> {
     if !freed {
         return Err(GdbError::Silent);
     }
-    // Closing while something waits to be read would tell the stub of an error
-    // before it has read everything.
+    // Closing while something is unread would give the stub an error before it has
+    // read everything.
     sys::finish_sending(connection.as_fd()).map_err(GdbError::System)?;
     drain(&mut connection, ANSWER, ANSWER)
 }
 
-/// Sends the farewell; whether the stub understood it. A half-written packet
-/// swallows the first one, which then has a wrong checksum: the stub says so, and
-/// is ready for the next. A machine that ran after all is stopped by its first
-/// byte, and the rest is lost: then nothing is said at all.
+/// Detaches; whether the stub confirmed it. A half-written packet swallows the first
+/// attempt, which then has a wrong checksum: the stub says so, and is ready for the
+/// next. If the machine ran after all, the first byte stops it and the rest is lost:
+/// then there is no answer at all.
 fn detach(connection: &mut Connection) -> Result<bool, GdbError> {
     let before = connection.acknowledged;
     connection.push(DETACH);
@@ -75,7 +75,7 @@ fn detach(connection: &mut Connection) -> Result<bool, GdbError> {
                 return Ok(true);
             }
             Waited::For(Item::Nack) | Waited::InVain => return Ok(false),
-            // An error, because what was swallowed had the right sum by chance.
+            // An error: the swallowed packet happened to have the right checksum.
             Waited::For(Item::Packet)
                 if connection.acknowledged > before
                     && (connection.packet().is_empty() || connection.packet()[0] == b'E') =>
@@ -87,7 +87,7 @@ fn detach(connection: &mut Connection) -> Result<bool, GdbError> {
     }
 }
 
-/// Drops what comes until nothing does for a while, or the stream ends.
+/// Drops what comes until the stub is silent for a while, or the stream ends.
 fn drain(connection: &mut Connection, quiet: Duration, limit: Duration) -> Result<(), GdbError> {
     let end = deadline(limit);
     while Instant::now() < end {

@@ -1,4 +1,4 @@
-//! Letting the machine run, and stopping it.
+//! Resuming and stopping the machine.
 
 use super::connection::{Waited, deadline};
 use super::exchange::Exchange;
@@ -6,12 +6,12 @@ use super::packet::Item;
 use super::{Answer, Gdb, GdbError, INTERRUPT, Request, State, StopReply};
 use std::time::{Duration, Instant};
 
-/// How often an interrupted machine is looked for, within the time it has.
+/// How often an interrupted machine is asked whether it stopped, within its time.
 const NUDGES: u32 = 3;
 
 impl Gdb {
-    /// Lets all vCPUs run, or only these: the others are held where they stand.
-    /// With an empty list all stay as they are.
+    /// Resumes all vCPUs, or only these: the others are held. With an empty list all
+    /// stay stopped.
     ///
     /// # Errors
     /// When the machine runs already or is gone.
@@ -19,8 +19,8 @@ impl Gdb {
         self.ask_then_resume(&[], vcpus).map(drop)
     }
 
-    /// Asks, and lets vCPUs run as [`Gdb::resume`] does, in the same write: they
-    /// wait for no answer.
+    /// Sends requests and resumes vCPUs as [`Gdb::resume`] does, in the same write:
+    /// they do not wait for the answers to be read.
     ///
     /// # Errors
     /// As of [`Gdb::ask`].
@@ -35,12 +35,12 @@ impl Gdb {
             Some(vcpus) => resumption.extend(vcpus.iter().map(|vcpu| format!(";c:{vcpu:x}"))),
             None => resumption += ";c",
         }
-        self.must_stand()?;
+        self.must_be_stopped()?;
         let mut exchange = Exchange::new(requests, self.piece, &mut self.selected);
         loop {
-            // Everything before has been answered. So a stub that acknowledges at
-            // all has acknowledged all of it, and a stop that comes before it does
-            // so for the resumption is an old one.
+            // Everything before has been answered. So a stub that acknowledges at all has
+            // acknowledged all of it, and a stop that comes before the acknowledgement of
+            // the resumption is an old one.
             let acknowledges = self.connection.acknowledged == self.connection.sent;
             exchange.push(&mut self.connection);
             let last = exchange.all_pushed();
@@ -54,14 +54,14 @@ impl Gdb {
                 self.connection.rest();
                 let acknowledged = if acknowledges { sent } else { 0 };
                 self.state = State::Running { acknowledged };
-                return Ok(self.noted(exchange));
+                return Ok(self.finish(exchange));
             }
             self.connection.settle();
         }
     }
 
-    /// Waits for the machine to stop. `None` when the time is over, or a signal
-    /// handler ran, or when it does not run at all.
+    /// Waits for the machine to stop. `None` when the time is over, a signal handler
+    /// ran, or the machine does not run.
     ///
     /// # Errors
     /// When the connection is gone.
@@ -69,7 +69,7 @@ impl Gdb {
         match self.state {
             State::Over => return Err(GdbError::GoneAway),
             State::Lost => return Err(GdbError::Silent),
-            State::Standing | State::Running { .. } => {}
+            State::Stopped | State::Running { .. } => {}
         }
         let deadline = deadline(patience);
         while let State::Running { acknowledged } = self.state {
@@ -80,7 +80,7 @@ impl Gdb {
                     let packet = self.connection.packet();
                     let Some(stop) = StopReply::parse(packet) else {
                         if packet.is_empty() || packet[0] == b'E' {
-                            self.state = State::Standing;
+                            self.state = State::Stopped;
                             let why = "it refuses to let these vCPUs run";
                             return Err(GdbError::Nonsense(why.into()));
                         }
@@ -91,8 +91,8 @@ impl Gdb {
                         self.strays += 1;
                         continue;
                     }
-                    self.state = if ended { State::Over } else { State::Standing };
-                    self.stands_by(&stop);
+                    self.state = if ended { State::Over } else { State::Stopped };
+                    self.note_stop(&stop);
                     return Ok(Some(stop));
                 }
                 Waited::For(_) => {}
@@ -101,8 +101,8 @@ impl Gdb {
         Ok(None)
     }
 
-    /// Stops the machine. If it stopped by itself just before, that stop is told,
-    /// and told once.
+    /// Stops the machine. If it stopped by itself just before, gives that stop, and
+    /// gives it once.
     ///
     /// # Errors
     /// When it does not run, does not stop in time, or is gone.
@@ -111,7 +111,7 @@ impl Gdb {
             return Ok(stop);
         }
         if !self.is_running() {
-            return Err(GdbError::Nonsense("the machine stands already".into()));
+            return Err(GdbError::Nonsense("the machine is stopped already".into()));
         }
         self.connection.push_raw(INTERRUPT);
         self.flush()?;
@@ -120,16 +120,16 @@ impl Gdb {
             let left = end.saturating_duration_since(Instant::now());
             if let Some(stop) = self.wait_through(left / (NUDGES - nudges))? {
                 if nudges > 0 && !matches!(self.state, State::Over) {
-                    // An answer after those to the nudges: none is left behind it.
+                    // When this is answered no answer to a nudge is left.
                     self.selected = None;
                     self.ask(&[Request::Select(self.vcpus[0])])?;
                 }
                 return Ok(stop);
             }
-            // A machine that somebody else has stopped says nothing to an
-            // interrupt, but can be asked why it stands. If it ran after all, the
-            // first byte of the question stops it, on some versions in silence;
-            // then the next question is answered.
+            // A machine that somebody else has stopped does not react to an interrupt,
+            // but can be asked why it stopped. If it runs after all, the first byte of
+            // the question stops it, on some versions silently; then the next question
+            // is answered.
             self.connection.push(b"?");
             self.flush()?;
         }
@@ -137,7 +137,8 @@ impl Gdb {
         Err(GdbError::Silent)
     }
 
-    /// Stops the machine as [`Gdb::interrupt`] does, and asks in the same write.
+    /// Stops the machine as [`Gdb::interrupt`] does, and sends requests in the same
+    /// write.
     ///
     /// # Errors
     /// As of [`Gdb::interrupt`] and [`Gdb::ask`].
@@ -150,21 +151,21 @@ impl Gdb {
             return Ok((stop, self.ask(requests)?));
         }
         let State::Running { acknowledged } = self.state else {
-            return Err(GdbError::Nonsense("the machine stands already".into()));
+            return Err(GdbError::Nonsense("the machine is stopped already".into()));
         };
-        // Whoever stops it by itself at this moment is the one it is about then.
+        // A vCPU that stops by itself at this moment becomes the selected one.
         self.selected = None;
         let mut exchange = Exchange::new(requests, self.piece, &mut self.selected);
         let selected = self.selected;
         if exchange.all_pushed() {
-            return Ok((self.interrupt(patience)?, self.noted(exchange)));
+            return Ok((self.interrupt(patience)?, self.finish(exchange)));
         }
         self.connection.push_raw(INTERRUPT);
         exchange.push(&mut self.connection);
         self.flush()?;
         let stop = self.stop_or_answer(acknowledged, deadline(patience))?;
-        self.state = State::Standing;
-        // An answer proves that the machine stands, though nobody has said so.
+        self.state = State::Stopped;
+        // An answer proves that the machine stopped, even without a report.
         let stop = match stop {
             Some(stop) => stop,
             None => {
@@ -176,7 +177,7 @@ impl Gdb {
                 }
             }
         };
-        self.stands_by(&stop);
+        self.note_stop(&stop);
         self.selected = selected;
         if !matches!(stop, StopReply::Stopped { .. }) {
             self.state = State::Over;
@@ -190,11 +191,11 @@ impl Gdb {
             self.take(&mut exchange, deadline)?;
             self.connection.settle();
         }
-        Ok((stop, self.noted(exchange)))
+        Ok((stop, self.finish(exchange)))
     }
 
-    /// Takes note of a stop that was just heard of.
-    fn stands_by(&mut self, stop: &StopReply) {
+    /// Notes a stop that was just reported.
+    fn note_stop(&mut self, stop: &StopReply) {
         self.stopped = Instant::now();
         self.selected = match stop {
             StopReply::Stopped { vcpu, signal, .. } if *signal == StopReply::TRAP => *vcpu,
@@ -202,7 +203,7 @@ impl Gdb {
         };
     }
 
-    /// The stop after an interrupt, or `None` when something else is said.
+    /// The stop after an interrupt, or `None` when something else comes.
     fn stop_or_answer(
         &mut self,
         acknowledged: u64,
@@ -225,7 +226,7 @@ impl Gdb {
         }
     }
 
-    /// As [`Gdb::wait`], signal handlers notwithstanding.
+    /// As [`Gdb::wait`], but not ended by signal handlers.
     fn wait_through(&mut self, patience: Duration) -> Result<Option<StopReply>, GdbError> {
         let end = deadline(patience);
         loop {

@@ -1,5 +1,5 @@
-//! A connection that two processes share from before it is made: whoever is left
-//! when the other is killed can let the machine go.
+//! A socket that two processes share before it is connected: if one is killed, the
+//! other can still free the machine.
 
 use super::{Address, GdbError};
 use nix::sys::socket::{
@@ -25,7 +25,7 @@ impl Address {
         Ok(socket(family, SockType::Stream, flags, None)?)
     }
 
-    /// Connects such a socket, wherever else it is open.
+    /// Connects such a socket, in every process that has it open.
     ///
     /// # Errors
     /// When nobody listens there.

@@ -1,4 +1,4 @@
-//! What a stub says when its machine stops.
+//! Stop replies.
 
 use super::packet::number;
 use super::point::PointKind;
@@ -6,13 +6,13 @@ use super::point::PointKind;
 /// Why the machine stopped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum StopReply {
-    /// All vCPUs stand.
+    /// All vCPUs stopped.
     Stopped {
-        /// Which one made them stop, as the stub says. When two hit something at
-        /// once only one is named, and the other hits again or comes late.
+        /// The vCPU that caused it, according to the stub. When two hit something at the
+        /// same time only one is named; the other hits again, or is reported late.
         vcpu: Option<u32>,
         /// The signal, in GDB's numbers: [`StopReply::TRAP`],
-        /// [`StopReply::INTERRUPT`], or others of a machine in trouble.
+        /// [`StopReply::INTERRUPT`], or others if the machine is in trouble.
         signal: u8,
         /// The watch that was hit and its address. QEMU sometimes names one that
         /// is gone, or a wrong address.
@@ -25,19 +25,19 @@ pub enum StopReply {
 }
 
 impl StopReply {
-    /// Somebody asked for the stop.
+    /// The stop was requested.
     pub const INTERRUPT: u8 = 2;
     /// A breakpoint or a watch.
     pub const TRAP: u8 = 5;
 
-    /// Whether a packet is one of these, or damaged beyond reading. No answer to
-    /// a request begins like them.
+    /// Whether a packet is a stop reply, perhaps an unreadable one. No answer to a
+    /// request begins like one.
     #[must_use]
     pub fn begins(packet: &[u8]) -> bool {
         matches!(packet.first(), Some(b'T' | b'S' | b'W' | b'X'))
     }
 
-    /// Reads a packet.
+    /// Parses a packet.
     #[must_use]
     pub fn parse(packet: &[u8]) -> Option<Self> {
         let (&kind, rest) = packet.split_first()?;

@@ -61,7 +61,7 @@ fn a_batch_is_written_before_its_first_answer() {
         |mut gdb| {
             assert_eq!(gdb.vcpus(), [1, 2]);
             let answers = gdb.ask(&requests).unwrap();
-            let standing = gdb.standing().to_vec();
+            let standing = gdb.inserted().to_vec();
             gdb.detach().unwrap();
             (answers, standing)
         },

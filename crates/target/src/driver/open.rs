@@ -10,12 +10,12 @@ use std::time::Duration;
 /// What a window is doing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Phase {
-    /// Waiting for somebody, or for its delay to pass.
+    /// Waiting for a hit, or for its delay to pass.
     Waiting,
-    /// Unwatched; hits that fired before that are waited for until then.
+    /// Unwatched; outstanding hits are waited for until then.
     Draining(Duration),
-    /// Something was seen; its tasks stand until they are released.
-    Standing,
+    /// Something was seen; its tasks are held until they are released.
+    Collided,
 }
 
 /// A window that has not ended.
@@ -26,7 +26,7 @@ pub struct OpenWindow {
     pub slots: Vec<(usize, Bytes)>,
     pub opened: Duration,
     pub deadline: Duration,
-    /// When the bytes are looked at again.
+    /// When the bytes are read again.
     pub next_recheck: Duration,
     /// How often that was done.
     pub rechecks: u32,
@@ -72,27 +72,27 @@ impl OpenWindow {
         }
     }
 
-    /// How long its task has been standing.
+    /// How long its task has been held.
     pub fn held(&self, now: Duration) -> Duration {
         now.saturating_sub(self.opened)
     }
 
-    /// The tasks that stand because of it.
-    pub fn standing(&self) -> Vec<TaskId> {
+    /// The tasks that it holds.
+    pub fn held_tasks(&self) -> Vec<TaskId> {
         let hit = self.record.hit.as_ref().map(|hit| hit.task);
         std::iter::once(self.record.task).chain(hit).collect()
     }
 
-    /// The part of its bytes that registers are to watch: all of them, or for a
-    /// long string instruction a stretch that moves from window to window.
+    /// The part of its bytes that debug registers watch: all of them, or for a long
+    /// string instruction a part that differs from window to window.
     pub fn watchable(&self, widest: u64) -> Bytes {
         let bytes = self.record.bytes;
         if bytes.len <= widest {
             return bytes;
         }
         let first = bytes.start.0.next_multiple_of(8);
-        let places = (bytes.end() - first).saturating_sub(widest) / 8 + 1;
-        let start = first + 8 * (self.record.id.0 % places);
+        let positions = (bytes.end() - first).saturating_sub(widest) / 8 + 1;
+        let start = first + 8 * (self.record.id.0 % positions);
         Bytes::new(Avma(start), widest.min(bytes.end() - start))
     }
 }
@@ -104,13 +104,13 @@ pub struct Slot {
     pub window: Option<WindowId>,
     /// The window that used it last.
     pub last: Option<WindowId>,
-    /// Hits of that window that were delivered.
+    /// Delivered hits of the window that uses it.
     pub delivered: u64,
-    /// Hits of the last window that fired and were not delivered yet.
+    /// Outstanding hits of the last window.
     pub missing: u64,
-    /// When it was cleared last.
+    /// When it was last cleared.
     pub cleared: Duration,
-    /// Until when those are waited for.
+    /// Until when outstanding hits are waited for.
     pub busy_until: Duration,
 }
 

@@ -1,4 +1,4 @@
-//! What `detect` asks of a target, over the window driver.
+//! The window driver as a [`Target`].
 
 use super::Driver;
 use super::open::Phase;
@@ -36,8 +36,7 @@ impl<M: Machine> Target for Driver<M> {
                 wanted.push((module.space, *arm, avma, expected));
             }
         }
-        // The order within a space stays: where there is no room for all, the
-        // first ones have it.
+        // The sort is stable: where there is no room for all, the first ones get it.
         wanted.sort_by_key(|(space, ..)| *space);
         for wanted in wanted.chunk_by(|a, b| a.0 == b.0) {
             let space = wanted[0].0;
@@ -78,7 +77,7 @@ impl<M: Machine> Target for Driver<M> {
             if let Some(event) = self.events.pop_front() {
                 return Ok(event);
             }
-            let next = self.tend(deadline);
+            let next = self.advance_all(deadline);
             if !self.events.is_empty() {
                 continue;
             }
@@ -98,7 +97,7 @@ impl<M: Machine> Target for Driver<M> {
         self.unwatch(&window);
         window.record.held = window.held(self.machine.now());
         self.held += window.record.held;
-        for task in window.standing() {
+        for task in window.held_tasks() {
             self.machine.resume(task);
         }
     }
@@ -110,14 +109,14 @@ impl<M: Machine> Target for Driver<M> {
         let window = self.open.swap_remove(index);
         self.unwatch(&window);
         self.held += window.held(self.machine.now());
-        self.machine.freeze(&window.standing());
+        self.machine.freeze(&window.held_tasks());
     }
 
     fn write_core(&mut self, window: WindowId, path: &Path) -> io::Result<u64> {
         let Some(window) = self.open.iter().find(|w| w.record.id == window) else {
             return Err(io::ErrorKind::NotFound.into());
         };
-        let (space, tasks) = (window.record.space, window.standing());
+        let (space, tasks) = (window.record.space, window.held_tasks());
         self.machine.write_core(space, &tasks, path)
     }
 
@@ -130,11 +129,11 @@ impl<M: Machine> Target for Driver<M> {
             return;
         };
         if let Some(hit) = window.record.hit.take() {
-            // What the dismissed access wrote is a counted loss, not a change of
+            // What the dismissed access wrote was counted as a loss and is not a change of
             // unknown origin.
             window.record.before.clone_from(&hit.bytes_now);
             window.record.after = hit.bytes_now;
-            // A late hit leaves nothing to wait for: the watches are gone.
+            // After a late hit there is nothing to wait for: the watches are cleared.
             let slots = self.slots.entry(window.record.space).or_default();
             let watched = |(slot, _): &(usize, Bytes)| {
                 slots
