@@ -160,7 +160,9 @@ fn what_cannot_be_written_is_known_before_the_run() {
     refused("-", "standard output belongs to the program");
     // Not even root can make a file there.
     refused("/sys/report.json", "no file can be made in /sys");
-    place.run(["demo", "--json", "/sys/report.json"]).refused(125, "no file can be made in /sys");
+    place
+        .run(["demo", "--json", "/sys/report.json"])
+        .refused(125, "no file can be made in /sys");
 }
 
 #[test]

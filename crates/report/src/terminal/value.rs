@@ -70,9 +70,7 @@ pub(super) fn value(style: &Style, page: &mut Page<'_>, race: &Race, in_full: bo
 /// Why there is a collision although the bytes are equal.
 fn unchanged(race: &Race) -> &'static str {
     match race.accesses.get(1) {
-        Some(other) if other.kind.writes() => {
-            "unchanged: the caught access wrote the same value"
-        }
+        Some(other) if other.kind.writes() => "unchanged: the caught access wrote the same value",
         Some(_) => "unchanged: the caught access only reads",
         None => "unchanged at the end: it was changed and changed back",
     }

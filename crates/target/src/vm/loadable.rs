@@ -9,6 +9,7 @@ use redhanded_image::{Image, link};
 use redhanded_model::Avma;
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::{self, Write};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -143,12 +144,15 @@ impl Vm {
         let place = self.files.linked();
         let place = place.join(format!("{:x}", first.unwrap_or(0)));
         let target = place.join(format!("{}.ko", module.name));
-        // Another of this name may be mapped: it is replaced, not written over.
-        let new = place.join("new");
-        fs::create_dir_all(&place)
-            .and_then(|()| fs::write(&new, &linked.bytes))
-            .and_then(|()| fs::rename(&new, &target))
-            .map_err(|error| format!("cannot write {}: {error}", target.display()))?;
+        // The old file of this name may be mapped: it is replaced, not overwritten.
+        let write = || -> io::Result<()> {
+            fs::create_dir_all(&place)?;
+            let mut draft = tempfile::NamedTempFile::new_in(&place)?;
+            draft.write_all(&linked.bytes)?;
+            draft.persist(&target)?;
+            Ok(())
+        };
+        write().map_err(|error| format!("cannot write {}: {error}", target.display()))?;
         let plain = Image::open(&target).map_err(|error| error.to_string())?;
         let mut live = Vec::new();
         for segment in plain.segments().iter().filter(|segment| segment.executable) {
