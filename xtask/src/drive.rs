@@ -8,10 +8,11 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
+use redhanded_model::Report;
 
 use crate::command;
 use crate::compile::Program;
-use crate::judge::Report;
+use crate::judge;
 
 /// The exit status of a run that found a race.
 pub const FOUND: i32 = 66;
@@ -109,9 +110,9 @@ impl Driver {
             "exit status {status}, where 0 or {FOUND} was due\n$ {words}\n{}",
             outcome.stderr
         );
-        let report = Report::read(&file)
+        let report = judge::read(&file)
             .with_context(|| format!("exit status {status}\n$ {words}\n{}", outcome.stderr))?;
-        let due = if report.has_race() {
+        let due = if judge::has_race(&report) {
             status == FOUND
         } else {
             status != FOUND

@@ -1,137 +1,34 @@
-//! Reading a report and holding it against what a kernel expects.
+//! Reading a report and holding it against what a program of the corpus expects.
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use serde::Deserialize;
-use serde_json::Value;
+use redhanded_model::{AccessReport, Class, Frame, Race, Report, What};
+use redhanded_report::json;
+use serde::Serialize;
 
 use crate::claims::{Expectation, FunctionName};
 use crate::command;
 
-/// As much of a report as judging needs.
-#[derive(Debug, Deserialize)]
-pub struct Report {
-    /// Which format it is in.
-    pub schema: String,
-    /// Facts of the run.
-    pub run: Run,
-    /// What was found.
-    pub races: Vec<Race>,
+/// Reads a report file.
+pub fn read(path: &Path) -> Result<Report> {
+    let text = fs::read(path)
+        .with_context(|| format!("redhanded left no report at {}", path.display()))?;
+    json::read(&text).with_context(|| format!("cannot read the report {}", path.display()))
 }
 
-/// Facts of a run.
-#[derive(Debug, Deserialize)]
-pub struct Run {
-    /// Windows that were opened.
-    pub windows: u64,
-    /// Breakpoints that fired.
-    pub samples: u64,
-    /// Why samples and traps said nothing.
-    #[serde(default)]
-    pub losses: BTreeMap<String, Value>,
+/// Whether anything is reported that by default fails a run.
+pub fn has_race(report: &Report) -> bool {
+    report.races.iter().any(|race| race.class == Class::Race)
 }
 
-/// One race.
-#[derive(Debug, Deserialize)]
-pub struct Race {
-    /// `race` or `possibly-atomic`.
-    pub class: String,
-    /// What is raced on.
-    pub what: What,
-    /// One side, or both.
-    pub accesses: Vec<Access>,
-    /// Every pair of lines it was seen at.
-    #[serde(default)]
-    pub lines: Vec<Vec<Line>>,
-}
-
-/// Where one side of a race was seen.
-#[derive(Debug, Deserialize)]
-pub struct Line {
-    /// The source file.
-    pub file: Option<String>,
-    /// The line.
-    pub line: Option<u32>,
-}
-
-/// What is raced on.
-#[derive(Debug, Deserialize)]
-pub struct What {
-    /// The variable.
-    pub name: Option<String>,
-    /// The path within it.
-    pub field: Option<String>,
-    /// Where it lies, in words.
-    #[serde(default)]
-    pub region: String,
-}
-
-/// One side of a race.
-#[derive(Debug, Deserialize)]
-pub struct Access {
-    /// Whose it is.
-    #[serde(default)]
-    pub thread: Thread,
-    /// The innermost function.
-    pub function: Option<String>,
-    /// The system call that made the access.
-    pub system_call: Option<String>,
-    /// The stack, innermost first.
-    #[serde(default)]
-    pub stack: Vec<Frame>,
-}
-
-/// Who made an access.
-#[derive(Debug, Default, Deserialize)]
-pub struct Thread {
-    /// In a kernel: in which context.
-    pub context: Option<Context>,
-}
-
-/// What a kernel ran the code in.
-#[derive(Debug, Deserialize)]
-pub struct Context {
-    /// `task`, `softirq`, `hardirq` or `nmi`.
-    pub kind: String,
-}
-
-/// One frame of a stack.
-#[derive(Debug, Deserialize)]
-pub struct Frame {
-    /// Its function.
-    pub function: Option<String>,
-    /// The module's file name.
-    pub module: Option<String>,
-    /// The address in the module's file, as a number or as `0x…`.
-    #[serde(default)]
-    pub address: Value,
-}
-
-impl Report {
-    /// Reads a report file.
-    pub fn read(path: &Path) -> Result<Self> {
-        let text = fs::read_to_string(path)
-            .with_context(|| format!("redhanded left no report at {}", path.display()))?;
-        let report: Self = serde_json::from_str(&text)
-            .with_context(|| format!("{} is not a report", path.display()))?;
-        ensure!(
-            report.schema == "redhanded-report/1",
-            "{} has the schema {}, not redhanded-report/1",
-            path.display(),
-            report.schema
-        );
-        Ok(report)
-    }
-
-    /// Whether anything is reported that by default fails a run.
-    pub fn has_race(&self) -> bool {
-        self.races.iter().any(|race| race.class == "race")
-    }
+/// The word for a class, a context or a loss in documents and directives.
+pub fn word(value: impl Serialize) -> String {
+    let value = serde_json::to_value(value).unwrap_or_default();
+    value.as_str().unwrap_or_default().to_owned()
 }
 
 /// Names for the addresses of a program whose own symbols were stripped.
@@ -170,10 +67,9 @@ impl Symbols {
         if frame.module.as_deref() != Some(self.module.as_str()) {
             return None;
         }
-        let address = number(&frame.address)?;
         let after = self
             .functions
-            .partition_point(|(start, _)| *start <= address);
+            .partition_point(|(start, _)| *start <= frame.address);
         let (_, name) = self.functions.get(after.checked_sub(1)?)?;
         Some(name)
     }
@@ -184,14 +80,6 @@ fn function_symbol(line: &str) -> Option<(u64, String)> {
     let start = u64::from_str_radix(parts.next()?, 16).ok()?;
     let kind = parts.next()?;
     matches!(kind, "t" | "T" | "w" | "W" | "i").then(|| Some((start, parts.next()?.to_owned())))?
-}
-
-fn number(value: &Value) -> Option<u64> {
-    match value {
-        Value::Number(number) => number.as_u64(),
-        Value::String(text) => u64::from_str_radix(text.strip_prefix("0x")?, 16).ok(),
-        _ => None,
-    }
 }
 
 /// What the judge knows of the program beside its report.
@@ -208,15 +96,13 @@ pub struct Circumstances {
 impl Circumstances {
     /// Whether this race is the expected one.
     pub fn meets(&self, expected: &Expectation, race: &Race) -> bool {
-        let class = race.class == expected.class || self.stripped.is_some();
+        let class = word(race.class) == expected.class || self.stripped.is_some();
         class && self.meets_what(expected, &race.what) && self.meets_sides(expected, race)
     }
 
     fn meets_what(&self, expected: &Expectation, what: &What) -> bool {
-        let words = |wanted: &String| {
-            let mut words = what.region.split([' ', ',']);
-            words.any(|word| word == wanted)
-        };
+        let region = what.region.to_string();
+        let words = |wanted: &String| region.split([' ', ',']).any(|word| word == wanted);
         if !expected.region.iter().all(words) {
             return false;
         }
@@ -226,26 +112,26 @@ impl Circumstances {
             (Some(_), Some(_)) => expected
                 .what
                 .as_deref()
-                .is_some_and(|name| what.begins(name)),
+                .is_some_and(|name| begins(what, name)),
         }
     }
 
     fn meets_sides(&self, expected: &Expectation, race: &Race) -> bool {
-        let seen = |name: &FunctionName, access: &Access| self.is_in(name, access);
+        let seen = |name: &FunctionName, access: &AccessReport| self.is_in(name, access);
         match (&expected.functions[..], &race.accesses[..]) {
             ([name], [only]) => (expected.unknown_origin || self.unprivileged) && seen(name, only),
             ([name], [a, b]) => {
                 let call = expected.system_call.as_deref();
                 let by_call =
-                    |access: &Access| call.is_some() && access.system_call.as_deref() == call;
+                    |access: &AccessReport| call.is_some() && access.system_call.as_deref() == call;
                 (seen(name, a) && by_call(b)) || (seen(name, b) && by_call(a))
             }
             ([first, second], [a, b]) => {
-                let both = |a: &Access, b: &Access| {
+                let both = |a: &AccessReport, b: &AccessReport| {
                     seen(first, a)
                         && seen(second, b)
-                        && a.is_in_context(expected.context(0))
-                        && b.is_in_context(expected.context(1))
+                        && is_in_context(a, expected.context(0))
+                        && is_in_context(b, expected.context(1))
                 };
                 both(a, b) || both(b, a)
             }
@@ -253,7 +139,7 @@ impl Circumstances {
         }
     }
 
-    fn is_in(&self, wanted: &FunctionName, access: &Access) -> bool {
+    fn is_in(&self, wanted: &FunctionName, access: &AccessReport) -> bool {
         if access.system_call.is_some() {
             return false;
         }
@@ -273,24 +159,19 @@ impl Circumstances {
     }
 }
 
-impl Access {
-    /// A program's thread is a task.
-    fn is_in_context(&self, wanted: &str) -> bool {
-        let context = self.thread.context.as_ref();
-        context.map_or("task", |context| &context.kind) == wanted
-    }
+/// A program's thread is a task.
+fn is_in_context(access: &AccessReport, wanted: &str) -> bool {
+    let context = access.thread.context;
+    context.map_or("task".to_owned(), |context| word(context.kind)) == wanted
 }
 
-impl What {
-    /// Whether the variable with its field path begins with `wanted`, at a whole name.
-    pub fn begins(&self, wanted: &str) -> bool {
-        let Some(name) = &self.name else { return false };
-        let short = name.rsplit("::").next().unwrap_or(name);
-        let path = format!("{short}{}", self.field.as_deref().unwrap_or(""));
-        path.strip_prefix(wanted).is_some_and(|rest| {
-            !rest.starts_with(|next: char| next.is_alphanumeric() || next == '_')
-        })
-    }
+/// Whether the variable with its field path begins with `wanted`, at a whole name.
+pub fn begins(what: &What, wanted: &str) -> bool {
+    let Some(name) = &what.name else { return false };
+    let short = name.rsplit("::").next().unwrap_or(name);
+    let path = format!("{short}{}", what.field.as_deref().unwrap_or(""));
+    path.strip_prefix(wanted)
+        .is_some_and(|rest| !rest.starts_with(|next: char| next.is_alphanumeric() || next == '_'))
 }
 
 /// The last path segment of a function's name without arguments, template
@@ -315,20 +196,92 @@ pub fn base_name(name: &str) -> &str {
     last.split('.').next().unwrap_or(last)
 }
 
+/// Reports for tests.
+#[cfg(test)]
+pub mod sample {
+    use super::{Race, Report};
+    use redhanded_report::Writer;
+    use redhanded_report::json::Json;
+    use serde_json::{Value, json};
+
+    /// The race that a fragment of its document tells. Whatever the fragment leaves
+    /// out is empty.
+    pub fn race(fragment: &str) -> Race {
+        let what = json!({
+            "name": null, "type": null, "field": null, "bit_fields": [], "address": "0x0", "size": 0,
+        });
+        let access = json!({
+            "thread": {"tid": 1, "name": ""}, "kind": "write", "size": 4, "pc": "0x0",
+            "instruction": null, "atomic": false, "function": null, "file": null, "line": null,
+            "system_call": null, "stack": [],
+        });
+        let context = json!({"cpu": 0, "interrupts_off": false, "preemption_off": false});
+        let frame = json!({
+            "function": null, "file": null, "line": null, "module": null, "address": "0x0",
+            "inlined": false,
+        });
+        let mut race = json!({
+            "fingerprint": "", "class": "race", "what": {}, "seen_by": "watch",
+            "values": {"before": "", "after": ""}, "instances": 1, "lines": [], "accesses": [],
+        });
+        take(&mut race, serde_json::from_str(fragment).unwrap());
+        complete(&mut race["what"], &what);
+        for told in race["accesses"].as_array_mut().unwrap() {
+            complete(told, &access);
+            complete(&mut told["thread"], &access["thread"]);
+            if let Some(told) = told["thread"].get_mut("context") {
+                complete(told, &context);
+            }
+            for told in told["stack"].as_array_mut().unwrap() {
+                complete(told, &frame);
+            }
+        }
+        serde_json::from_value(race).unwrap()
+    }
+
+    fn complete(told: &mut Value, with: &Value) {
+        let mut whole = with.clone();
+        take(&mut whole, told.take());
+        *told = whole;
+    }
+
+    fn take(whole: &mut Value, told: Value) {
+        let Value::Object(told) = told else {
+            panic!("no object: {told}")
+        };
+        whole.as_object_mut().unwrap().extend(told);
+    }
+
+    /// A report of so many windows.
+    pub fn report(windows: u64, races: Vec<Race>) -> Report {
+        let mut report = Report {
+            races,
+            ..Report::default()
+        };
+        report.run.windows = windows;
+        report.run.samples = windows;
+        report
+    }
+
+    /// The document of a report.
+    pub fn document(report: &Report) -> Vec<u8> {
+        let mut text = Vec::new();
+        Json.write(report, &mut text).unwrap();
+        text
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::claims::List;
+    use crate::judge::sample::race;
     use crate::kernel::Kernel;
 
     fn expectation(words: &str) -> Expectation {
         let text = format!("//@ build: O0\n//@ expect: {words}\n");
         let kernel = Kernel::parse(List::Expected, Path::new("k.c"), &text).unwrap();
         kernel.claims.expects[0].clone()
-    }
-
-    fn race(json: &str) -> Race {
-        serde_json::from_str(json).unwrap()
     }
 
     const BOTH: &str = r#"{"class":"race","what":{"name":"st","field":".flags"},"accesses":[
@@ -385,7 +338,7 @@ mod tests {
     fn memory_without_a_name_is_told_by_its_region() {
         let heap = BOTH.replace(
             r#""name":"st","field":".flags""#,
-            r#""name":null,"field":null,"region":"anonymous mapping, shared""#,
+            r#""name":null,"field":null,"memory":{"kind":"mapping","name":"anonymous","shared":true}"#,
         );
         assert!(meets(
             "what=* region=shared functions=bump,__memmove",
@@ -411,7 +364,7 @@ mod tests {
         let nameless = race(
             r#"{"class":"race","what":{"name":null,"field":null},"accesses":[
             {"function":null,"stack":[{"function":null,"module":"k","address":"0x1008"}]},
-            {"function":null,"stack":[{"function":null,"module":"k","address":8200}]}]}"#,
+            {"function":null,"stack":[{"function":null,"module":"k","address":"0x2008"}]}]}"#,
         );
         let functions = [
             "0000000000001000 t bump",

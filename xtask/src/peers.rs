@@ -8,9 +8,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use clap::ValueEnum;
+use redhanded_model::Report;
 
 use crate::command;
-use crate::judge::Report;
+use crate::judge;
 use crate::label::Pair;
 use crate::packages::on_path;
 
@@ -133,7 +134,7 @@ impl Question<'_> {
             .arg(self.program)
             .env("OMP_NUM_THREADS", self.threads.to_string());
         command::captured(&mut command, self.budget + Duration::from_secs(40))?;
-        let report = Report::read(&file)?;
+        let report = judge::read(&file)?;
         Ok(redhanded(&report, self.source))
     }
 
@@ -146,7 +147,7 @@ impl Question<'_> {
 
 fn redhanded(report: &Report, source: &str) -> Answer {
     let mut answer = Answer {
-        racy: report.has_race(),
+        racy: judge::has_race(report),
         windows: Some(report.run.windows),
         ..Answer::default()
     };
@@ -228,6 +229,7 @@ fn line_of(line: &str, source: &str) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::judge::sample;
 
     #[test]
     fn tsan_names_both_sides() {
@@ -265,13 +267,12 @@ mod tests {
 
     #[test]
     fn redhanded_is_read_from_its_report() {
-        let report: Report = serde_json::from_str(
-            r#"{"schema":"redhanded-report/1","run":{"windows":9,"samples":10},"races":[
-            {"class":"race","what":{"name":"x","field":null},"accesses":[
-            {"function":"f"},{"function":"g"}],"lines":[
-            [{"file":"/s/x-yes.c","line":9},{"file":"/s/x-yes.c","line":7}]]}]}"#,
-        )
-        .unwrap();
+        let race = sample::race(
+            r#"{"what":{"name":"x"},"accesses":[{"function":"f"},{"function":"g"}],"lines":[
+            [{"function":"f","file":"/s/x-yes.c","line":9,"kind":"write"},
+            {"function":"g","file":"/s/x-yes.c","line":7,"kind":"read"}]]}"#,
+        );
+        let report = sample::report(9, vec![race]);
         let answer = redhanded(&report, "x-yes.c");
         assert!(answer.racy && answer.names(&[Pair(7, 9)]));
         assert_eq!(answer.windows, Some(9));

@@ -5,10 +5,11 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
+use redhanded_model::Class;
 
 use crate::claims::{Claims, Expectation, List};
 use crate::drive::{Finding, NOT_APPLICABLE, Round};
-use crate::judge::Circumstances;
+use crate::judge::{Circumstances, begins, word};
 
 /// What can be put on trial.
 pub trait Case {
@@ -23,7 +24,7 @@ pub trait Case {
     /// The patterns by which Redhanded finds these functions in it.
     fn globs(&self, functions: &[String]) -> Vec<String>;
     /// Whether a finding of this class is none.
-    fn tolerates(&self, class: &str) -> bool;
+    fn tolerates(&self, class: Class) -> bool;
     /// Looks at it under Redhanded.
     fn run(&self, round: &Round) -> Result<Finding>;
 }
@@ -111,8 +112,8 @@ impl<'a, C: Case> Trial<'a, C> {
         let finding = self.case.run(round)?;
         self.windows += finding.report.run.windows;
         self.samples += finding.report.run.samples;
-        for (reason, count) in &finding.report.run.losses {
-            *self.losses.entry(reason.clone()).or_default() += count.as_u64().unwrap_or(0);
+        for (reason, count) in &finding.report.run.losses.0 {
+            *self.losses.entry(word(reason)).or_default() += count;
         }
         Ok(finding)
     }
@@ -168,7 +169,7 @@ impl<'a, C: Case> Trial<'a, C> {
             for what in &self.case.claims().silent {
                 if races
                     .iter()
-                    .any(|race| race.class == "race" && race.what.begins(what))
+                    .any(|race| race.class == Class::Race && begins(&race.what, what))
                 {
                     bail!("`{what}` must not be reported\n{}", shown(&finding));
                 }
@@ -230,7 +231,7 @@ impl<'a, C: Case> Trial<'a, C> {
 
     fn assert_silent(&self, finding: &Finding) -> Result<()> {
         for race in &finding.report.races {
-            if !self.case.tolerates(&race.class) {
+            if !self.case.tolerates(race.class) {
                 bail!("must be silent\n{}", shown(finding));
             }
         }
@@ -311,6 +312,7 @@ mod tests {
     use super::*;
     use crate::compile::Program;
     use crate::drive::Driver;
+    use crate::judge::sample;
     use crate::kernel::Kernel;
     use crate::place;
     use crate::tried::Tried;
@@ -319,12 +321,11 @@ mod tests {
         "accesses":[{"function":"bump"},{"function":"bump"}]}"#;
 
     /// A detector that says always the same.
-    fn oracle(name: &str, windows: u64, races: &str, status: i32) -> Driver {
+    fn oracle(name: &str, windows: u64, races: &[&str], status: i32) -> Driver {
         let folder: PathBuf = place::target().join("xtask-oracles").join(name);
         fs::create_dir_all(&folder).unwrap();
-        let report = format!(
-            r#"{{"schema":"redhanded-report/1","run":{{"windows":{windows},"samples":{windows}}},"races":[{races}]}}"#
-        );
+        let races = races.iter().map(|race| sample::race(race)).collect();
+        let report = sample::document(&sample::report(windows, races));
         fs::write(folder.join("answer.json"), report).unwrap();
         fs::write(folder.join("status"), status.to_string()).unwrap();
         // Not written here: a script that another test's thread has still open
@@ -373,21 +374,21 @@ mod tests {
 
     #[test]
     fn an_expected_race_that_is_not_reported_fails() {
-        let found = oracle("found", 9, CAUGHT, 66);
+        let found = oracle("found", 9, &[CAUGHT], 66);
         assert!(matches!(
             judged(&found, List::Expected, false),
             State::Passed(_)
         ));
-        let nothing = oracle("nothing", 9, "", 0);
+        let nothing = oracle("nothing", 9, &[], 0);
         assert_failed(judged(&nothing, List::Expected, false), "not reported");
-        let other = oracle("other", 9, &CAUGHT.replace("bump", "leap"), 66);
+        let other = oracle("other", 9, &[&CAUGHT.replace("bump", "leap")], 66);
         assert_failed(judged(&other, List::Expected, false), "not reported");
     }
 
     #[test]
     fn a_guarded_neighbour_that_is_reported_fails() {
-        let races = format!("{CAUGHT},{}", CAUGHT.replace("balance", "lock"));
-        let both = oracle("both", 9, &races, 66);
+        let lock = CAUGHT.replace("balance", "lock");
+        let both = oracle("both", 9, &[CAUGHT, &lock], 66);
         assert_failed(
             judged(&both, List::Expected, false),
             "`lock` must not be reported",
@@ -396,28 +397,28 @@ mod tests {
 
     #[test]
     fn a_never_kernel_fails_on_a_report_and_on_inactivity() {
-        let silent = oracle("silent", 150, "", 0);
+        let silent = oracle("silent", 150, &[], 0);
         assert!(matches!(
             judged(&silent, List::Never, false),
             State::Passed(_)
         ));
-        let idle = oracle("idle", 3, "", 0);
+        let idle = oracle("idle", 3, &[], 0);
         assert_failed(judged(&idle, List::Never, false), "only 3 of 150 windows");
-        let loud = oracle("loud", 150, CAUGHT, 66);
+        let loud = oracle("loud", 150, &[CAUGHT], 66);
         assert_failed(judged(&loud, List::Never, false), "must be silent");
         let softly = CAUGHT.replace("\"race\"", "\"possibly-atomic\"");
-        let soft = oracle("soft", 150, &softly, 0);
+        let soft = oracle("soft", 150, &[&softly], 0);
         assert_failed(judged(&soft, List::Never, false), "must be silent");
     }
 
     #[test]
     fn a_twin_must_be_caught() {
-        let found = oracle("twin-found", 9, CAUGHT, 66);
+        let found = oracle("twin-found", 9, &[CAUGHT], 66);
         assert!(matches!(
             judged(&found, List::Never, true),
             State::Passed(_)
         ));
-        let silent = oracle("twin-silent", 150, "", 0);
+        let silent = oracle("twin-silent", 150, &[], 0);
         assert_failed(
             judged(&silent, List::Never, true),
             "not reported in 150 windows",
@@ -426,14 +427,14 @@ mod tests {
 
     #[test]
     fn the_exit_status_must_fit_the_report() {
-        let denied = oracle("denied", 9, CAUGHT, 0);
+        let denied = oracle("denied", 9, &[CAUGHT], 0);
         assert_failed(
             judged(&denied, List::Expected, false),
             "does not fit the report",
         );
-        let broken = oracle("broken", 9, "", 125);
+        let broken = oracle("broken", 9, &[], 125);
         assert_failed(judged(&broken, List::Expected, false), "exit status 125");
-        let unfit = oracle("unfit", 0, "", 77);
+        let unfit = oracle("unfit", 0, &[], 77);
         assert!(matches!(
             judged(&unfit, List::Expected, false),
             State::NotApplicable

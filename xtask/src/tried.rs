@@ -1,6 +1,7 @@
 //! A program of the corpus, ready to be put on trial.
 
 use anyhow::Result;
+use redhanded_model::Class;
 
 use crate::claims::Claims;
 use crate::compile::Program;
@@ -62,8 +63,8 @@ impl Case for Tried<'_> {
         functions.iter().map(glob).collect()
     }
 
-    fn tolerates(&self, class: &str) -> bool {
-        self.program.variant.stripped && class == "possibly-atomic"
+    fn tolerates(&self, class: Class) -> bool {
+        self.program.variant.stripped && class == Class::PossiblyAtomic
     }
 
     fn run(&self, round: &Round) -> Result<Finding> {

@@ -63,10 +63,11 @@ pub fn shown(wanted: ShowProgress, quiet: bool, shared: bool) -> Shown {
 /// open it as `/dev/tty`. Also where that cannot be told.
 pub fn is_shared_with(pid: u32) -> bool {
     let shares = || {
-        let ours = fs::metadata("/proc/self/fd/2").ok()?.rdev();
-        let own = controlling_terminal("self")?;
-        let its = controlling_terminal(&pid.to_string())?;
-        if its == ours || (its != 0 && its == own) {
+        let ours = match fs::metadata("/proc/self/fd/2").ok()?.rdev() {
+            DEV_TTY => controlling_terminal("self")?,
+            terminal => terminal,
+        };
+        if controlling_terminal(&pid.to_string())? == ours {
             return Some(true);
         }
         for descriptor in fs::read_dir(format!("/proc/{pid}/fd")).ok()? {
@@ -80,6 +81,9 @@ pub fn is_shared_with(pid: u32) -> bool {
     };
     shares().unwrap_or(true)
 }
+
+/// The device `/dev/tty`: whichever is the controlling terminal.
+const DEV_TTY: u64 = 5 << 8;
 
 /// The number of a process's controlling terminal; 0 if it has none.
 fn controlling_terminal(process: &str) -> Option<u64> {

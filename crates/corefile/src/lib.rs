@@ -20,11 +20,11 @@ mod notes;
 
 use facts::Facts;
 use mappings::Mapping;
-use std::fs::{self, File, OpenOptions};
+use std::fs::File;
 use std::io;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use tempfile::NamedTempFile;
 
 /// One thread of the process.
 #[derive(Clone, Debug)]
@@ -80,20 +80,22 @@ pub fn write(process: &CoreProcess<'_>, path: &Path) -> io::Result<u64> {
     let notes = notes::all(process.threads, &facts, &mappings);
     let loads: Vec<_> = mappings.iter().map(Mapping::load).collect();
     let layout = layout::lay_out(&loads, &notes)?;
-    let partial = Partial::beside(path)?;
+    let partial = beside(path)?;
+    let file = partial.as_file();
     let mut written = layout.head.len() as u64;
-    partial
-        .write_at(&layout.head, 0)
+    file.write_all_at(&layout.head, 0)
         .and_then(|()| {
             let mut source = memory::Source::new(process, first.tid);
             for (mapping, offset) in mappings.iter().zip(&layout.offsets) {
-                written += source.copy(mapping, &partial, *offset)?;
+                written += source.copy(mapping, file, *offset)?;
             }
             // The last pages may be a hole.
-            partial.file.set_len(layout.length)
+            file.set_len(layout.length)
         })
         .map_err(|error| named(&error, path))?;
-    partial.rename(path).map_err(|error| named(&error, path))?;
+    partial
+        .persist(path)
+        .map_err(|error| named(&error.error, path))?;
     Ok(written)
 }
 
@@ -104,66 +106,21 @@ fn named(error: &io::Error, path: &Path) -> io::Error {
     )
 }
 
-/// The file before it is complete. It goes with this value unless it is renamed.
-struct Partial {
-    file: File,
-    path: PathBuf,
-    complete: bool,
-}
-
-impl Partial {
-    /// A new file in the folder of `path`: a rename works only within one file
-    /// system.
-    fn beside(path: &Path) -> io::Result<Self> {
-        static NUMBER: AtomicU32 = AtomicU32::new(0);
-        let name = path.file_name().ok_or_else(|| {
-            io::Error::new(
-                io::ErrorKind::InvalidInput,
-                format!("{} names no file", path.display()),
-            )
-        })?;
-        loop {
-            let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-            let mut hidden = std::ffi::OsString::from(".");
-            hidden.push(name);
-            hidden.push(format!(".{}-{number}.partial", std::process::id()));
-            let hidden = path.with_file_name(hidden);
-            match OpenOptions::new()
-                .write(true)
-                .create_new(true)
-                .mode(0o600)
-                .open(&hidden)
-            {
-                Ok(file) => {
-                    return Ok(Self {
-                        file,
-                        path: hidden,
-                        complete: false,
-                    });
-                }
-                // Left by a process of the same number that was killed.
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-                Err(error) => return Err(named(&error, path)),
-            }
-        }
-    }
-
-    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
-        self.file.write_all_at(bytes, offset)
-    }
-
-    fn rename(mut self, path: &Path) -> io::Result<()> {
-        fs::rename(&self.path, path)?;
-        self.complete = true;
-        Ok(())
-    }
-}
-
-impl Drop for Partial {
-    fn drop(&mut self) {
-        if !self.complete {
-            // What stopped the writing is the error worth telling.
-            let _ = fs::remove_file(&self.path);
-        }
-    }
+/// A new file in the folder of `path`, which it is renamed to when it is complete:
+/// a rename works only within one file system.
+fn beside(path: &Path) -> io::Result<NamedTempFile> {
+    let name = path.file_name().ok_or_else(|| {
+        io::Error::new(
+            io::ErrorKind::InvalidInput,
+            format!("{} names no file", path.display()),
+        )
+    })?;
+    let mut hidden = std::ffi::OsString::from(".");
+    hidden.push(name);
+    let folder = path.parent().filter(|folder| *folder != Path::new(""));
+    tempfile::Builder::new()
+        .prefix(&hidden)
+        .suffix(".partial")
+        .tempfile_in(folder.unwrap_or(Path::new(".")))
+        .map_err(|error| named(&error, path))
 }

@@ -1,8 +1,8 @@
 //! From the process's memory to the file, a piece at a time.
 
+use super::CoreProcess;
 use super::layout::PAGE;
 use super::mappings::Mapping;
-use super::{CoreProcess, Partial};
 use std::fs::File;
 use std::io;
 use std::ops::Range;
@@ -36,7 +36,7 @@ impl<'a> Source<'a> {
 
     /// Writes the stored part of `mapping` to `file` at `offset`, leaving out
     /// pages of zeros, and gives the number of bytes written.
-    pub fn copy(&mut self, mapping: &Mapping, file: &Partial, offset: u64) -> io::Result<u64> {
+    pub fn copy(&mut self, mapping: &Mapping, file: &File, offset: u64) -> io::Result<u64> {
         let stored = mapping.stored();
         let mut written = 0;
         let mut start = stored.start;
@@ -109,7 +109,7 @@ fn fill(memory: &File, address: u64, buffer: &mut [u8]) -> io::Result<()> {
 }
 
 /// Writes the pages of `buffer` that hold anything, neighbours at once.
-fn write_runs(buffer: &[u8], file: &Partial, offset: u64) -> io::Result<u64> {
+fn write_runs(buffer: &[u8], file: &File, offset: u64) -> io::Result<u64> {
     const ZEROS: [u8; PAGE_BYTES] = [0; PAGE_BYTES];
     let mut written = 0;
     let mut run = 0..0;
@@ -117,7 +117,7 @@ fn write_runs(buffer: &[u8], file: &Partial, offset: u64) -> io::Result<u64> {
         let page = &buffer[start..buffer.len().min(start + PAGE_BYTES)];
         if page == &ZEROS[..page.len()] {
             if !run.is_empty() {
-                file.write_at(&buffer[run.clone()], offset + run.start as u64)?;
+                file.write_all_at(&buffer[run.clone()], offset + run.start as u64)?;
                 written += run.len() as u64;
             }
             run = start + page.len()..start + page.len();

@@ -271,7 +271,11 @@ fn lines(accesses: &[AccessReport]) -> Vec<Vec<Line>> {
     }
 }
 
-fn sampled_report(collision: &Collision, modules: &[Arc<Module>], side: AccessEvidence) -> AccessReport {
+fn sampled_report(
+    collision: &Collision,
+    modules: &[Arc<Module>],
+    side: AccessEvidence,
+) -> AccessReport {
     let record = &collision.record;
     let (thread, stack) = &collision.sampled;
     AccessReport {

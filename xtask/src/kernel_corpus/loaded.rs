@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
+use redhanded_model::Class;
 
 use super::guest::Guest;
 use super::subject::Subject;
@@ -116,7 +117,7 @@ impl Case for Loaded<'_> {
         functions.to_vec()
     }
 
-    fn tolerates(&self, _class: &str) -> bool {
+    fn tolerates(&self, _class: Class) -> bool {
         false
     }
 

@@ -1,10 +1,14 @@
 //! What goes to stderr, whatever stderr is.
 
 use crate::place::Place;
+use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 use nix::pty::openpty;
 use std::fs::{File, OpenOptions};
-use std::io::{Read, pipe};
+use std::io::{Read, Write, pipe};
+use std::os::fd::OwnedFd;
 use std::process::{Command, Stdio};
+use std::thread::JoinHandle;
+use std::time::Duration;
 
 const A_RACE: &str = "run --max-races 1 --kill --for 2m -- ./racy";
 
@@ -31,24 +35,141 @@ fn a_file_gets_text_alone() {
     assert!(!outcome.stderr.contains('\r'), "{outcome:#?}");
 }
 
+/// A terminal, and whatever it is sent.
+struct Terminal {
+    keyboard: File,
+    slave: OwnedFd,
+    screen: JoinHandle<Vec<u8>>,
+}
+
+impl Terminal {
+    fn new() -> Self {
+        let terminal = openpty(None, None).unwrap();
+        // Not to be inherited by what other tests start at the same time.
+        for end in [&terminal.master, &terminal.slave] {
+            fcntl(end, FcntlArg::F_SETFD(FdFlag::FD_CLOEXEC)).unwrap();
+        }
+        let keyboard = File::from(terminal.master);
+        let mut master = keyboard.try_clone().unwrap();
+        let screen = std::thread::spawn(move || {
+            let mut sent = Vec::new();
+            let mut buffer = [0; 4096];
+            // The end of a terminal is an error.
+            while let Ok(got) = master.read(&mut buffer)
+                && got > 0
+            {
+                sent.extend(&buffer[..got]);
+            }
+            sent
+        });
+        Self {
+            keyboard,
+            slave: terminal.slave,
+            screen,
+        }
+    }
+
+    fn end(&self) -> OwnedFd {
+        self.slave.try_clone().unwrap()
+    }
+
+    /// All that was sent, once nobody has it open any more.
+    fn sent(self) -> String {
+        drop(self.slave);
+        String::from_utf8_lossy(&self.screen.join().unwrap()).into_owned()
+    }
+}
+
 /// What a terminal is sent.
 fn on_a_terminal(mut command: Command) -> Vec<u8> {
-    let terminal = openpty(None, None).unwrap();
-    command.stdout(Stdio::null()).stderr(terminal.slave);
-    let reader = std::thread::spawn(move || {
-        let mut sent = Vec::new();
-        let mut master = File::from(terminal.master);
-        let mut buffer = [0; 4096];
-        // The end of a terminal is an error.
-        while let Ok(got) = master.read(&mut buffer)
-            && got > 0
-        {
-            sent.extend(&buffer[..got]);
-        }
-        sent
-    });
+    let terminal = Terminal::new();
+    command.stdout(Stdio::null()).stderr(terminal.end());
     assert_eq!(Place::status_of(command), 66);
-    reader.join().unwrap()
+    terminal.sent().into_bytes()
+}
+
+/// A program asks, and is answered in two parts with a pause between.
+fn converse(mut command: Command) -> String {
+    let mut terminal = Terminal::new();
+    command.stdin(terminal.end());
+    command.stdout(terminal.end());
+    command.stderr(terminal.end());
+    command.env("TERM", "xterm").env("NO_COLOR", "1");
+    let mut child = command.spawn().unwrap();
+    drop(command);
+    for keys in ["J", "o\n"] {
+        // Longer than any progress would wait.
+        std::thread::sleep(Duration::from_millis(1500));
+        terminal.keyboard.write_all(keys.as_bytes()).unwrap();
+    }
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    terminal.sent()
+}
+
+#[test]
+fn a_programs_own_line_and_what_is_typed_are_left_alone() {
+    let place = Place::with("prompt");
+    let alone = converse(place.command(place.path("prompt")));
+    assert!(alone.starts_with("name? "), "{alone:?}");
+    assert!(alone.ends_with("hello Jo\r\n"), "{alone:?}");
+    for progress in ["auto", "always", "never"] {
+        let observed = converse(place.redhanded(["run", "--progress", progress, "./prompt"]));
+        let report = observed.strip_prefix(alone.as_str());
+        let report = report.unwrap_or_else(|| panic!("{progress}: {observed:?}"));
+        // Nothing moves the cursor or erases.
+        assert!(report.starts_with("No race caught in"), "{observed:?}");
+        assert!(!report.contains('\x1b'), "{observed:?}");
+        assert!(!report.replace("\r\n", "\n").contains('\r'), "{observed:?}");
+    }
+}
+
+/// What is shown on stderr while a process is attached to that may have the same
+/// terminal, or none.
+fn attached(shared: bool, progress: &str) -> String {
+    let place = Place::with("prompt");
+    let terminal = Terminal::new();
+    let mut process = {
+        let mut process = place.command("setsid");
+        process.arg(place.path("prompt")).arg("60");
+        if shared {
+            process.stdout(terminal.end());
+        }
+        process.spawn().unwrap()
+    };
+    let pid = process.id().to_string();
+    let options = ["attach", "--for", "2s", "--progress", progress, &pid];
+    let mut command = place.redhanded(options);
+    command.stderr(terminal.end());
+    command.env("TERM", "xterm").env("NO_COLOR", "1");
+    assert_eq!(Place::status_of(command), 0);
+    process.kill().unwrap();
+    process.wait().unwrap();
+    terminal.sent()
+}
+
+#[test]
+fn progress_has_a_terminal_of_its_own_or_none() {
+    let sent = attached(false, "auto");
+    assert!(sent.contains("samples/s"), "{sent:?}");
+    let (_, report) = sent.rsplit_once("\x1b[2K").unwrap();
+    assert!(!report.contains("samples/s"), "it was left: {sent:?}");
+    assert!(report.contains("No race caught in"), "{sent:?}");
+    for (shared, progress) in [(false, "never"), (true, "auto")] {
+        let sent = attached(shared, progress);
+        assert!(sent.contains("No race caught in"), "{sent:?}");
+        assert!(!sent.contains("samples/s"), "{sent:?}");
+    }
+}
+
+#[test]
+fn a_log_gets_whole_lines_if_it_is_asked_for() {
+    let place = Place::with("prompt");
+    let outcome = place.run("run --progress always ./prompt 11".split(' '));
+    let lines: Vec<&str> = outcome.stderr.lines().collect();
+    assert!(lines[0].starts_with("redhanded: 10."), "{outcome:#?}");
+    assert!(lines[0].contains(" samples/s "), "{outcome:#?}");
+    assert!(lines[1].starts_with("No race caught"), "{outcome:#?}");
+    assert!(!outcome.stderr.contains(['\r', '\u{1b}']), "{outcome:#?}");
 }
 
 #[test]

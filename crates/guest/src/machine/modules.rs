@@ -9,6 +9,7 @@ use redhanded_image::{Image, link};
 use redhanded_model::{Avma, ModuleId};
 use redhanded_target::{Module, Stop, VMLINUX};
 use std::fs;
+use std::io::{self, Write};
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
@@ -98,12 +99,15 @@ impl GuestMachine {
         let place = self.files.linked();
         let place = place.join(format!("{:x}", first.unwrap_or(0)));
         let target = place.join(format!("{}.ko", module.name));
-        // Another file of this name may be mapped: it is replaced, not written over.
-        let new = place.join("new");
-        fs::create_dir_all(&place)
-            .and_then(|()| fs::write(&new, &linked.bytes))
-            .and_then(|()| fs::rename(&new, &target))
-            .map_err(|error| format!("cannot write {}: {error}", target.display()))?;
+        // The old file of this name may be mapped: it is replaced, not overwritten.
+        let write = || -> io::Result<()> {
+            fs::create_dir_all(&place)?;
+            let mut draft = tempfile::NamedTempFile::new_in(&place)?;
+            draft.write_all(&linked.bytes)?;
+            draft.persist(&target)?;
+            Ok(())
+        };
+        write().map_err(|error| format!("cannot write {}: {error}", target.display()))?;
         let plain = Image::open(&target).map_err(|error| error.to_string())?;
         let mut live = Vec::new();
         for segment in plain.segments().iter().filter(|segment| segment.executable) {

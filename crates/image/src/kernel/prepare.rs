@@ -7,10 +7,11 @@
 use super::{KernelFileError, symbols, unpack, with_symbols};
 use crate::elf::map;
 use object::Object;
-use std::fs::{self, File};
+use std::fs::{self, File, Permissions};
 use std::hash::{DefaultHasher, Hasher};
+use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
 
 /// What is being done, for whoever waits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -104,23 +105,21 @@ fn look_up(note: &Path, cache: &Path) -> Option<PathBuf> {
     (there.is_file() && there.len() == len).then_some(found)
 }
 
-/// Writes a file under another name, and gives it its own when it is complete.
+/// Writes a file under another name, and renames it when it is complete.
 fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), KernelFileError> {
-    static TURN: AtomicU64 = AtomicU64::new(0);
-    let error = |source| KernelFileError::File {
+    let folder = path.parent().unwrap_or(Path::new("."));
+    let write = || {
+        fs::create_dir_all(folder)?;
+        let mut draft = tempfile::Builder::new()
+            .permissions(Permissions::from_mode(0o666))
+            .tempfile_in(folder)?;
+        draft.write_all(bytes)?;
+        draft.persist(path)?;
+        Ok(())
+    };
+    write().map_err(|source| KernelFileError::File {
         act: "write",
         path: path.to_owned(),
         source,
-    };
-    if let Some(folder) = path.parent() {
-        fs::create_dir_all(folder).map_err(error)?;
-    }
-    let turn = TURN.fetch_add(1, Ordering::Relaxed);
-    let unfinished = path.with_extension(format!("{}-{turn}", std::process::id()));
-    fs::write(&unfinished, bytes)
-        .and_then(|()| fs::rename(&unfinished, path))
-        .map_err(|source| {
-            let _ = fs::remove_file(&unfinished);
-            error(source)
-        })
+    })
 }
