@@ -325,6 +325,11 @@ impl Watching<'_> {
     ) -> Result<Observed, Failure> {
         let is_ours = self.is_ours;
         let mut failure = self.lost_tracer(finished.is_some());
+        if self.pid.is_none()
+            && let Some(failure) = failure
+        {
+            return Err(failure);
+        }
         let finished = finished.unwrap_or_else(|| Finished {
             counts: self.counts_until_lost(),
             unseen: vec![Unseen {
@@ -407,10 +412,12 @@ impl Watching<'_> {
             _ => "ended unexpectedly".to_owned(),
         };
         let restored = self.front.rescued();
-        crate::screen::say(&format!(
-            "redhanded: its tracer {why}; breakpoints were removed from {restored} targets, and \
-             what was observed goes on unobserved"
-        ));
+        if self.pid.is_some() {
+            crate::screen::say(&format!(
+                "redhanded: its tracer {why}; breakpoints were removed from {restored} targets, \
+                 and what was observed goes on unobserved"
+            ));
+        }
         Some(Failure::LostTracer(why))
     }
 
