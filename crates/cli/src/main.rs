@@ -18,9 +18,15 @@ use arguments::{Arguments, Command};
 use clap::Parser;
 use std::process::ExitCode;
 
+#[global_allocator]
+static MEMORY: redhanded_sys::OrExit = redhanded_sys::OrExit;
+
 fn main() -> ExitCode {
-    // What a panic says is on stderr; its status must not be taken for a program's.
-    std::panic::catch_unwind(command).unwrap_or_else(|_| ExitCode::from(exit::FAILED))
+    std::panic::catch_unwind(command).unwrap_or_else(|_| {
+        // Its own status could be taken for the program's.
+        screen::say("redhanded: failed by a mistake of its own, which is told above");
+        ExitCode::from(exit::FAILED)
+    })
 }
 
 fn command() -> ExitCode {

@@ -39,7 +39,7 @@ pub enum Subject {
     Kernel(Box<KernelSubject>),
 }
 
-/// What is to be observed, and how.
+/// What to observe, and how.
 pub struct Observation {
     pub subject: Subject,
     pub images: Arc<Images>,
@@ -68,7 +68,7 @@ pub struct Observation {
 
 pub type OnRace = Box<dyn FnMut(&Race) -> bool>;
 
-/// How it is shown meanwhile.
+/// How it is shown while it goes on.
 pub struct Display {
     pub terminal: Terminal,
     pub progress: Progress,
@@ -269,7 +269,7 @@ impl Watching<'_> {
 
     fn tend(&mut self) {
         self.front.tend();
-        // What follows is the machine being switched off.
+        // From here on the machine only shuts down.
         if self.machine.as_ref().is_some_and(|m| m.state().is_over()) {
             self.front.enough();
         }
@@ -324,6 +324,11 @@ impl Watching<'_> {
     ) -> Result<Observed, Failure> {
         let is_ours = self.is_ours;
         let mut failure = self.lost_tracer(finished.is_some());
+        if self.pid.is_none()
+            && let Some(failure) = failure
+        {
+            return Err(failure);
+        }
         let finished = finished.unwrap_or_else(|| Finished {
             counts: self.counts_until_lost(),
             unseen: vec![Unseen {
@@ -406,14 +411,16 @@ impl Watching<'_> {
             _ => "ended unexpectedly".to_owned(),
         };
         let restored = self.front.rescued();
-        crate::screen::say(&format!(
-            "redhanded: its tracer {why}; breakpoints were removed from {restored} targets, and \
-             what was observed goes on unobserved"
-        ));
+        if self.pid.is_some() {
+            crate::screen::say(&format!(
+                "redhanded: its tracer {why}; breakpoints were removed from {restored} targets, \
+                 and what was observed goes on unobserved"
+            ));
+        }
         Some(Failure::LostTracer(why))
     }
 
-    /// The numbers as last told; the run that nobody saw the end of counts.
+    /// The numbers as last told. The run in which the tracer was lost counts.
     fn counts_until_lost(&self) -> Counts {
         let counts = self.counts.clone();
         Counts {

@@ -138,7 +138,7 @@ impl Tracing<'_> {
             && (observation.settings.safe || !observation.options.strategy.rereads())
         {
             if matches!(observation.subject, Subject::Program(_)) {
-                // Nobody asked for it to run unobserved.
+                // It was started to be observed.
                 process.kill();
             }
             let what = if observation.settings.safe {
@@ -306,7 +306,7 @@ impl Sink for Tracing<'_> {
         if observation.core.is_none() && !observation.stop_on_race {
             return Standing::Release;
         }
-        // Only a race is worth it, and only the debug information tells one.
+        // This is for races only, and telling one takes the debug information.
         let Folded::New(index) = self.folder.add(collision, modules) else {
             return Standing::Release;
         };

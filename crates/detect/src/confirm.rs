@@ -1,5 +1,5 @@
 //! Confirmation: a hit becomes a collision only if the instruction that just ran
-//! really touched the sampled bytes, in conflict.
+//! touched the sampled bytes, and the two accesses conflict.
 //!
 //! The number that comes with a hit says which window it belongs to, but the
 //! kernel fills it in at delivery, so a hit that was under way while its debug
@@ -17,9 +17,9 @@ use redhanded_target::{Inspect, module_at};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 
-/// Functions of the C library that read whole vectors but only bytes they were
-/// asked for. The others of their kind read past the end of a string, which the
-/// program's author did not do.
+/// Functions of the C library that read whole vectors, but no byte that they were
+/// not asked for. Other vector functions read past the end of a string, which is
+/// not an access of the program's.
 const EXACT: &[&str] = &[
     "memcpy",
     "memmove",
@@ -30,28 +30,27 @@ const EXACT: &[&str] = &[
     "__memmove_chk",
 ];
 
-/// The conflicting access, as it was made out.
+/// The conflicting access, confirmed.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Confirmed {
     /// The instruction.
     pub pc: Avma,
     /// What it did.
     pub kind: AccessKind,
-    /// To which bytes.
+    /// The bytes it touched.
     pub bytes: Bytes,
     /// Whether it synchronises by itself.
     pub locked: bool,
-    /// As text.
+    /// The instruction as text.
     pub instruction: String,
-    /// The system call that did it for the thread.
+    /// The system call that made the access for the thread.
     pub system_call: Option<String>,
-    /// Whether no compiler would use such an instruction for an atomic access.
+    /// Whether no compiler uses such an instruction for an atomic access.
     pub never_atomic: bool,
 }
 
 /// A collision with everything that must be read while both threads are stopped.
-/// It is plain data: the modules are numbers, and whoever judges it brings the
-/// files.
+/// It is plain data: modules are numbers, and whoever judges it has the files.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Collision {
     /// The window.
@@ -79,8 +78,8 @@ impl Collision {
     }
 }
 
-/// Whether the instruction that is there now is about to access what the window is
-/// about: it was read earlier, and code changes.
+/// Whether the instruction in `code` makes the access that the window is about. The
+/// site was decoded earlier, and code changes.
 pub fn is_access_of(code: &[u8], record: &WindowRecord) -> bool {
     let Some(instruction) = Instruction::decode(code, record.pc.0) else {
         return false;
@@ -92,7 +91,7 @@ pub fn is_access_of(code: &[u8], record: &WindowRecord) -> bool {
     })
 }
 
-/// Makes out the access behind `hit`.
+/// Finds the access behind `hit`.
 ///
 /// # Errors
 /// The loss to count when it cannot be confirmed.
@@ -102,7 +101,7 @@ pub fn confirm(
     hit: &Hit,
 ) -> Result<Confirmed, Loss> {
     let rip = Avma(hit.registers.rip);
-    // An interrupted string instruction stands on itself.
+    // The pc of an interrupted string instruction is that instruction's own.
     if let Some(instruction) = decode(target, record.space, rip)
         && instruction.is_repeated()
         && let Ok(confirmed) = check(&instruction, rip, record, hit)
@@ -121,7 +120,7 @@ pub fn confirm(
             Err(reason) => loss = reason,
         }
     }
-    // A call is behind us, but where it came from is on the stack.
+    // After a call, the instruction that ran is told by the return address.
     let mut word = [0; 8];
     if target.read(record.space, Avma(hit.registers.stack_pointer()), &mut word)
         && let back = Avma(u64::from_le_bytes(word))
@@ -168,8 +167,8 @@ fn check(
         }
         let bytes = match access.bytes_after(&hit.registers) {
             After::Exact(bytes) => bytes.overlaps(record.bytes).then_some(bytes),
-            // Of a string instruction it is known that it got here, and the watch
-            // says that it touched this piece.
+            // A string instruction has come this far, and the watch says that it
+            // touched this piece.
             After::Recent(recent) => recent
                 .intersection(hit.watched)
                 .and_then(|bytes| bytes.intersection(record.bytes)),
@@ -197,8 +196,8 @@ fn check(
     Err(loss)
 }
 
-/// The bytes a load came from that overwrote its own address: those watched, if
-/// size and value say so.
+/// The bytes read by a load that overwrote its own address register: the watched
+/// ones, if size and value fit.
 fn loaded_from(value: Option<u64>, size: u32, record: &WindowRecord, hit: &Hit) -> Option<Bytes> {
     let value = value?.to_le_bytes();
     let size = size as usize;
@@ -210,7 +209,8 @@ fn loaded_from(value: Option<u64>, size: u32, record: &WindowRecord, hit: &Hit) 
     (size == bytes.len as usize && (same(&hit.bytes_now) || same(&record.before))).then_some(bytes)
 }
 
-/// The kernel touched the bytes during a system call: if its arguments say so.
+/// Confirms an access by the kernel during a system call, if the arguments explain
+/// it.
 fn in_kernel(
     target: &mut dyn Inspect,
     pc: Avma,

@@ -1,5 +1,5 @@
-//! Folding: collisions get names, a class and a fingerprint, and those that
-//! share a fingerprint become one race.
+//! Folding: each collision is judged, which gives it names, a class and a
+//! fingerprint, and those that share a fingerprint become one race.
 
 use crate::{Collision, Confirmed};
 use crate::{naming, special};
@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// More pairs of lines of one race tell nothing new.
+/// How many pairs of lines are kept for a race; more tell nothing new.
 const MOST_LINES: usize = 64;
 
 /// What a collision was judged to be. A session log keeps it beside the collision,
@@ -41,8 +41,8 @@ pub enum Folded {
     Synchronised,
 }
 
-/// Two code places and the bytes between them, in a module's own addresses: the
-/// same collision again, without looking at names.
+/// Two code places and the bytes they touch, in their modules' own addresses. Equal
+/// keys are the same collision, which shows without looking up names.
 #[derive(PartialEq, Eq, Hash)]
 struct Exact {
     places: [(Option<String>, u64); 2],
@@ -81,8 +81,8 @@ impl Folder {
             None => {}
         }
         let race = describe(collision, modules);
-        // Nothing but their address tells heap and stack objects apart, and it is
-        // used again for others.
+        // A heap or stack object has only an address, which may be another object's
+        // later.
         if exact.at.0.is_some() {
             let fingerprint = race.as_ref().map(|race| race.fingerprint.clone());
             self.judged.insert(exact, fingerprint);
@@ -117,7 +117,7 @@ impl Folder {
         Folded::New(index)
     }
 
-    /// The races so far, in order of their finding.
+    /// The races so far, in the order in which they were found.
     #[must_use]
     pub fn races(&self) -> &[Race] {
         &self.races
@@ -183,7 +183,7 @@ fn exact(collision: &Collision, modules: &[Arc<Module>]) -> Exact {
     }
 }
 
-/// The race a collision is an instance of, or `None` when it is none.
+/// The race that a collision is an instance of, or `None` if it is not a race.
 fn describe(collision: &Collision, modules: &[Arc<Module>]) -> Option<Race> {
     let record = &collision.record;
     let (what, declared) = what(collision, modules);
@@ -236,8 +236,8 @@ fn describe(collision: &Collision, modules: &[Arc<Module>]) -> Option<Race> {
     })
 }
 
-/// What is raced on: the bytes that both sides touch have the name, those of the
-/// sampled access the values and so the bit-fields.
+/// What is raced on. The name is that of the bytes which both sides touch; values
+/// and bit-fields are those of the sampled access.
 fn what(collision: &Collision, modules: &[Arc<Module>]) -> (What, bool) {
     let sampled = collision.record.bytes;
     let named = |bytes: Bytes| {
@@ -343,7 +343,7 @@ fn place(access: &AccessReport) -> String {
         .and_then(name)
         .unwrap_or_else(|| format!("+{:#x}", innermost.map_or(access.pc, |frame| frame.address)));
     match &access.system_call {
-        // The wrapper is libc's; who called it tells more.
+        // The innermost function is a wrapper of libc; its caller tells more.
         Some(call) => {
             let caller = access
                 .stack
@@ -394,7 +394,7 @@ fn confirmed_side(
     )
 }
 
-/// How many callers are asked whether they guard what they call.
+/// How many callers are checked for a section that guards what they call.
 const GUARDING_CALLERS: usize = 4;
 
 /// Whether an access, or a call that led to it, is in a section of a sequence
@@ -411,10 +411,9 @@ fn in_sequence_section(pc: Avma, stack: &[Avma], modules: &[Arc<Module>]) -> boo
     })
 }
 
-/// Whether a read may be one of those that a sequence counter guards, though nothing
-/// shows it: the writer's section may be a caller's, and its callers are not known; or
-/// the functions that begin and end a section are inlined, and no debug information
-/// tells of them.
+/// Whether a sequence counter may guard a read although nothing shows it: the
+/// writer's section may be in a caller that is not known, or the functions that
+/// begin and end a section are inlined and there is no debug information.
 fn may_be_guarded(
     collision: &Collision,
     modules: &[Arc<Module>],

@@ -1,4 +1,4 @@
-//! The loop that drives a target: arm, wait, confirm, hand on.
+//! The sampling loop: arm sites, wait, confirm what happens, hand it to a sink.
 
 use crate::confirm::{Collision, code_at, confirm, is_access_of};
 use crate::crash::{Recent, bare};
@@ -19,24 +19,24 @@ use std::time::Duration;
 
 /// Windows kept in reserve for rare code: the draw does not spend them.
 const KEPT: f64 = 8.0;
-/// How often a full set of armed sites is given up for a new draw; restoring so
-/// many bytes takes a while.
+/// How often a full set of armed sites is replaced by a new draw. Restoring so many
+/// bytes takes a while.
 const REDRAW_EVERY: Duration = Duration::from_secs(10);
 
 /// What the user chose.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// Samples a second that are aimed at.
+    /// Samples a second to aim at.
     pub rate: f64,
     /// The longest a task is held, by its context.
     pub delay: Delays,
     /// What the run may cost.
     pub budget: Budget,
-    /// How conflicts are looked for.
+    /// How conflicts are detected.
     pub strategy: Strategy,
-    /// When to stop looking.
+    /// When to stop.
     pub until: Option<Duration>,
-    /// After how many windows to stop looking.
+    /// After how many windows to stop.
     pub max_windows: Option<u64>,
     /// How sampling begins.
     pub start: Start,
@@ -62,7 +62,7 @@ pub trait Sink {
     /// [`name_crash`](crate::name_crash).
     fn crash(&mut self, _crash: Crash, _modules: &[Arc<Module>]) {}
 
-    /// How things stand, some times a second.
+    /// The numbers so far, several times a second.
     fn progress(&mut self, counts: &Counts);
 
     /// Whether enough was found.
@@ -71,27 +71,27 @@ pub trait Sink {
     }
 }
 
-/// What becomes of the threads of a collision.
+/// What to do with the threads of a collision.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Standing {
-    /// They go on.
+    /// Let them go on.
     Release,
-    /// The whole target stays stopped, for somebody else to look at.
+    /// Leave the whole target stopped, for a debugger.
     Freeze,
 }
 
-/// How a session came to its end.
+/// How a session ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Outcome {
     /// The target ended.
     Ended(Ending),
-    /// The time, the windows or the races that were asked for are reached.
+    /// The limit on time, windows or races was reached.
     Enough,
     /// The target was left stopped at a collision.
     Frozen,
-    /// A signal asked to stop.
+    /// A signal asked Redhanded to stop.
     Interrupted {
-        /// Which.
+        /// The signal.
         signal: i32,
         /// Whether a process sent it.
         by_process: bool,
@@ -116,8 +116,8 @@ struct Session<'a> {
     recent: Recent,
 }
 
-/// Samples `target` until it ends or enough is seen. `sites` gives the sites of
-/// a module that may be drawn.
+/// Samples `target` until it ends or enough is seen. `sites` gives the sites of a
+/// module that may be sampled.
 ///
 /// # Errors
 /// When the target can no longer be driven.
@@ -263,8 +263,8 @@ impl Session<'_> {
         }
     }
 
-    /// Brings the allowance and the counts up to date; how many windows of mean
-    /// length are left in it.
+    /// Updates the allowance and the counts. Returns how many windows of mean length
+    /// the allowance has room for.
     fn account(&mut self) -> f64 {
         let thread_time = self.target.thread_time();
         let allowance = self.options.budget.allowance(thread_time);
@@ -273,7 +273,7 @@ impl Session<'_> {
         self.counts.held = self.target.held();
         let left = allowance.saturating_sub(self.counts.held).as_secs_f64();
         let windows = left / (self.options.delay.task.as_secs_f64() / 2.0).max(1e-6);
-        // The target keeps a few back for rare code: what is drawn now is not.
+        // The target keeps a few for rare code, which a fresh draw is not.
         (windows - KEPT).max(0.0)
     }
 
@@ -337,7 +337,7 @@ impl Session<'_> {
         }
     }
 
-    /// What there is to say about a signal that is about to kill the target.
+    /// Describes a signal that is about to kill the target.
     fn crashed(&mut self, task: TaskId, registers: &Registers, signal: i32) -> Crash {
         let stack = self.target.inspect().stack(task, registers);
         Crash {
@@ -366,7 +366,8 @@ impl Session<'_> {
         self.arm(&sites);
     }
 
-    /// Something was seen in a window: both threads stand, or the sampled one.
+    /// Handles a window in which something was seen. Both threads are stopped, or only
+    /// the sampled one if nobody was caught.
     fn collided(&mut self, record: WindowRecord, sink: &mut dyn Sink) -> Standing {
         let sampled_code = code_at(self.target.inspect(), record.space, record.pc);
         if !is_access_of(&sampled_code, &record) {
@@ -422,8 +423,8 @@ impl Session<'_> {
         standing
     }
 
-    /// The stack of a task that made its access: unwound from where it is now,
-    /// told from where the access was.
+    /// The stack of a task that has made its access: unwound from where the task is
+    /// now, with the access as its innermost address.
     fn stack_of_hit(&mut self, hit: &Hit, pc: Avma) -> Vec<Avma> {
         let mut stack = self.target.inspect().stack(hit.task, &hit.registers);
         // A call that made the access has its own frame behind the callee's.

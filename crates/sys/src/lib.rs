@@ -5,6 +5,7 @@
 mod apart;
 mod launch;
 mod ledger;
+mod memory;
 mod perf;
 mod ptrace;
 mod signals;
@@ -15,6 +16,7 @@ mod wait;
 pub use apart::keep_apart;
 pub use launch::{Parent, exec, launch};
 pub use ledger::Ledger;
+pub use memory::OrExit;
 pub use perf::PerfWatch;
 pub use ptrace::*;
 pub use signals::{SignalSet, Taken, is_ignored, stop_self};
