@@ -12,7 +12,7 @@ use redhanded_guest::gdb::rescue;
 use redhanded_image::Image;
 use redhanded_model::{Class, Crash, Race, RunReport, Unseen};
 use redhanded_process::{Front, Guarded, Program, Settings, Side, split};
-use redhanded_provision as launch;
+use redhanded_provision::VirtualMachine;
 use redhanded_report::{Progress, Tally, Terminal};
 use redhanded_target::images::Images;
 use redhanded_target::{Ending, Signals, TargetError};
@@ -157,7 +157,7 @@ struct Watching<'a> {
     pid: Option<u32>,
     crash: Option<Crash>,
     /// The virtual machine that was started for it.
-    machine: Option<launch::Vm>,
+    machine: Option<VirtualMachine>,
 }
 
 impl Watching<'_> {

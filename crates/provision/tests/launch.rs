@@ -2,8 +2,9 @@
 //! in the folder that REDHANDED_KERNELS names.
 
 use redhanded_provision::{
-    Accel, Accelerator, Added, Archive, Output, Provision, Vm, VmOptions, VmState, Wanted,
-    build_module, find, needed_modules, provide_newer_qemu, write_initramfs,
+    Accel, Accelerator, Added, Archive, Output, Provision, VirtualMachine, VmOptions, VmState,
+    Wanted, build_module, find, find_newer_qemu, needed_modules, provide_newer_qemu,
+    write_initramfs,
 };
 use std::ffi::OsString;
 use std::fs;
@@ -88,7 +89,7 @@ fn run(options: &VmOptions) -> Ran {
         stdout: Box::new(out.clone()),
         stderr: Box::new(err.clone()),
     };
-    let mut vm = Vm::launch(options, output).unwrap();
+    let mut vm = VirtualMachine::launch(options, output).unwrap();
     let state = vm.wait(LIMIT);
     assert_eq!(vm.finish(), state);
     let (log, troubles) = (vm.log(), vm.troubles());
@@ -121,7 +122,7 @@ fn a_workload_gives_its_output_and_its_status() {
 fn a_newer_qemu_does_the_same() {
     let Some(provision) = provision() else { return };
     let folder = PathBuf::from(std::env::var_os("REDHANDED_KERNELS").unwrap());
-    if !folder.join("newer-qemu").exists() {
+    if find_newer_qemu(&folder).is_none() {
         eprintln!("skipped: the folder has no second QEMU");
         return;
     }
@@ -347,7 +348,7 @@ fn a_stopped_machine_waits_for_its_debugger() {
         stdout: Box::new(io::sink()),
         stderr: Box::new(io::sink()),
     };
-    let mut vm = Vm::launch(&machine, output).unwrap();
+    let mut vm = VirtualMachine::launch(&machine, output).unwrap();
     let folder = vm.gdb().parent().unwrap().to_owned();
     assert_eq!(fs::metadata(&folder).unwrap().mode() & 0o777, 0o700);
     let state = vm.wait_beyond(&VmState::Booting, Duration::from_millis(500));
@@ -374,7 +375,7 @@ fn a_machine_that_is_dropped_is_gone() {
         stdout: Box::new(io::sink()),
         stderr: Box::new(io::sink()),
     };
-    let vm = Vm::launch(&machine, output).unwrap();
+    let vm = VirtualMachine::launch(&machine, output).unwrap();
     assert_eq!(vm.wait_beyond(&VmState::Booting, LIMIT), VmState::Running);
     let stat = fs::read_to_string(format!("/proc/{}/stat", vm.pid())).unwrap();
     let group = stat.rsplit(") ").next().unwrap().split(' ').nth(2).unwrap();
@@ -391,13 +392,17 @@ fn what_qemu_refuses_is_told_in_its_words() {
         qemu_args: vec!["-device".into(), "no-such-device".into()],
         ..options(&provision, &["true"])
     };
-    let error = Vm::launch(&machine, Output::ours()).err().unwrap();
+    let error = VirtualMachine::launch(&machine, Output::ours())
+        .err()
+        .unwrap();
     assert!(error.to_string().contains("no-such-device"), "{error}");
     let machine = VmOptions {
         kernel: "/absent/vmlinuz".into(),
         ..machine
     };
-    let error = Vm::launch(&machine, Output::ours()).err().unwrap();
+    let error = VirtualMachine::launch(&machine, Output::ours())
+        .err()
+        .unwrap();
     assert!(error.to_string().contains("/absent/vmlinuz"), "{error}");
 }
 
@@ -406,7 +411,8 @@ fn what_qemu_refuses_is_told_in_its_words() {
 #[ignore = "started by a_killed_launcher_leaves_no_machine"]
 fn launcher() {
     let Some(provision) = provision() else { return };
-    let vm = Vm::launch(&options(&provision, &["sleep", "1000"]), Output::ours()).unwrap();
+    let vm =
+        VirtualMachine::launch(&options(&provision, &["sleep", "1000"]), Output::ours()).unwrap();
     println!("\nqemu {}", vm.pid());
     let _ = vm.wait(LIMIT);
 }
@@ -487,7 +493,7 @@ fn kvm_is_used_only_where_it_runs_a_kernel() {
         stdout: Box::new(out.clone()),
         stderr: Box::new(err),
     };
-    let mut vm = Vm::launch(&machine, output).unwrap();
+    let mut vm = VirtualMachine::launch(&machine, output).unwrap();
     match vm.accelerator() {
         Accelerator::Kvm => eprintln!("KVM runs here"),
         Accelerator::Tcg(why) => {
