@@ -105,12 +105,13 @@ impl Apt {
         Ok(self.run("apt-get", &["-q", "update"], None).map(drop)?)
     }
 
-    /// What installing a package would install: the package, and those of its
+    /// What installing a package would install: the package first, and those of its
     /// dependencies that the host does not have.
     pub fn missing_for(&self, package: &str) -> Result<Vec<String>, Refusal> {
         let arguments = ["install", "-s", "--no-install-recommends", package];
         let printed = self.run("apt-get", &arguments, None)?;
-        let packages = would_install(&printed);
+        let mut packages = would_install(&printed);
+        packages.sort_by_key(|name| name != package);
         if packages.is_empty() {
             // It is installed already, and its file can be downloaded all the same.
             return Ok(vec![package.to_owned()]);

@@ -7,8 +7,8 @@
 use super::apt::{Apt, Offer, Refusal, free, full, unpack};
 use super::cache::{Cache, check_owner, make_folder, tidy};
 use super::find::{
-    Archive, DEBUG, HEADERS, IMAGE, Provision, Tools, Wanted, find, find_busybox, find_newer_qemu,
-    find_qemu, find_tools, on_path, tool_folder, version_folder,
+    Archive, BUSYBOX, DEBUG, HEADERS, IMAGE, Provision, QEMU, Tools, Wanted, find, find_busybox,
+    find_newer_qemu, find_qemu, find_tools, on_path, tool_folder, version_folder,
 };
 use super::{Qemu, on_file, unsupported};
 use crate::ProvisionError;
@@ -104,7 +104,7 @@ pub fn provide_newer_qemu(
     let cache = begin(folder, say)?;
     // The release has what it depends on.
     let apt = backports(&cache.folder, Lists::WithRelease, say)?;
-    let packages = apt.missing_for("qemu-system-x86")?;
+    let packages = apt.missing_for(QEMU)?;
     let part = Part::look_up(&apt, tool_folder("newer-qemu"), packages)?;
     fetch(&[part], &cache, say)?;
     let qemu = find_newer_qemu(&cache.folder)
@@ -144,16 +144,12 @@ impl Sources {
         // QEMU and busybox come from the release, wherever the kernel comes from.
         let apt = &self.release;
         if find_qemu(&cache.folder).is_none() {
-            let packages = apt.missing_for("qemu-system-x86")?;
-            parts.push(Part::look_up(
-                apt,
-                tool_folder("qemu-system-x86"),
-                packages,
-            )?);
+            let (to, packages) = (tool_folder(QEMU), apt.missing_for(QEMU)?);
+            parts.push(Part::look_up(apt, to, packages)?);
         }
         if find_busybox(&cache.folder).is_none() {
-            let package = "busybox-static".to_owned();
-            parts.push(Part::look_up(apt, tool_folder(&package), vec![package])?);
+            let (to, packages) = (tool_folder(BUSYBOX), vec![BUSYBOX.to_owned()]);
+            parts.push(Part::look_up(apt, to, packages)?);
         }
         if let Some(wanted) = wanted {
             let kernel = kernel_parts(self.backports.as_ref().unwrap_or(apt), wanted)?;
@@ -169,7 +165,7 @@ struct Part<'a> {
     apt: &'a Apt,
     /// Where to, below the cache folder.
     to: PathBuf,
-    /// The names of the packages.
+    /// The names of the packages, the main one first.
     packages: Vec<String>,
     offers: Vec<Offer>,
 }
@@ -190,12 +186,7 @@ impl<'a> Part<'a> {
 
     /// What users are told it is.
     fn title(&self) -> String {
-        // QEMU comes after the libraries that it needs.
-        let main = self
-            .packages
-            .iter()
-            .find(|name| name.contains("qemu-system-x86"));
-        let main = main.unwrap_or(&self.packages[0]);
+        let main = &self.packages[0];
         match self.offers.len() {
             1 => main.clone(),
             count => format!("{main} and {} more", count - 1),

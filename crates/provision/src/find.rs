@@ -158,6 +158,11 @@ fn numbers(version: &str) -> Vec<u64> {
     numbers.filter_map(|number| number.parse().ok()).collect()
 }
 
+/// The package of QEMU.
+pub const QEMU: &str = "qemu-system-x86";
+/// The package of a busybox that needs no libraries.
+pub const BUSYBOX: &str = "busybox-static";
+
 /// Where a package of the tools is unpacked.
 pub fn tool_folder(package: &str) -> PathBuf {
     Path::new("tools").join(package)
@@ -166,7 +171,7 @@ pub fn tool_folder(package: &str) -> PathBuf {
 /// The QEMU of the folder, else the host's.
 pub fn find_qemu(folder: &Path) -> Option<Qemu> {
     let installed = || program_on_path("qemu-system-x86_64").map(Qemu::installed);
-    unpacked_qemu(&folder.join(tool_folder("qemu-system-x86"))).or_else(installed)
+    unpacked_qemu(&folder.join(tool_folder(QEMU))).or_else(installed)
 }
 
 /// The QEMU of the backports that [`super::provide_newer_qemu`] fetches.
@@ -199,7 +204,7 @@ fn unpacked_qemu(folder: &Path) -> Option<Qemu> {
 
 /// The busybox of the folder, else the host's.
 pub fn find_busybox(folder: &Path) -> Option<PathBuf> {
-    let unpacked = folder.join(tool_folder("busybox-static"));
+    let unpacked = folder.join(tool_folder(BUSYBOX));
     let mut places = ["bin/busybox", "usr/bin/busybox"].into_iter();
     let unpacked = places.find_map(|at| Some(unpacked.join(at)).filter(|path| path.exists()));
     unpacked.or_else(|| program_on_path("busybox"))

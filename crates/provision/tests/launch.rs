@@ -1,5 +1,5 @@
-//! Virtual machines that are started for real. They need the packages of a kernel
-//! in the folder that REDHANDED_KERNELS names.
+//! Real virtual machines. They need a kernel in the cache folder that
+//! REDHANDED_KERNELS names.
 
 use redhanded_provision::{
     Accel, Accelerator, Added, Archive, Output, Provision, VirtualMachine, VmOptions, VmState,
@@ -36,7 +36,7 @@ const fn wanted(archive: Archive) -> Wanted {
     }
 }
 
-/// The second kernel, where the folder has one.
+/// The kernel of the backports, if the folder has it.
 fn backport() -> Option<Provision> {
     let folder = std::env::var_os("REDHANDED_KERNELS")?;
     let found = find(Path::new(&folder), &wanted(Archive::Backports));
@@ -141,7 +141,7 @@ fn a_newer_qemu_does_the_same() {
 }
 
 #[test]
-fn what_cannot_be_run_ends_as_in_a_shell() {
+fn a_workload_that_cannot_be_run_ends_as_in_a_shell() {
     let Some(provision) = provision() else { return };
     let ran = run(&options(&provision, &["absent-program"]));
     assert_eq!(ran.state, VmState::Exited(127));
@@ -155,7 +155,7 @@ fn what_cannot_be_run_ends_as_in_a_shell() {
 }
 
 #[test]
-fn much_output_arrives_whole() {
+fn much_output_arrives_in_full() {
     let Some(provision) = provision() else { return };
     let ran = run(&options(&provision, &["seq", "1", "20000"]));
     assert_eq!(ran.state, VmState::Exited(0));
@@ -164,7 +164,7 @@ fn much_output_arrives_whole() {
 }
 
 #[test]
-fn a_panic_is_told() {
+fn a_panic_is_reported() {
     let Some(provision) = provision() else { return };
     let ran = run(&options(
         &provision,
@@ -194,7 +194,7 @@ fn a_program_of_the_host_runs_with_its_libraries_and_files() {
     fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
     let add = |text: String| Added::parse(&OsString::from(text)).unwrap();
     let base = folder.path().display();
-    // coreutils' own: busybox has no --version of it.
+    // From coreutils: busybox's has no --version.
     let program = PathBuf::from("/usr/bin/sha512sum");
     let machine = VmOptions {
         added: vec![
@@ -225,7 +225,7 @@ fn a_program_of_the_host_runs_with_its_libraries_and_files() {
 }
 
 #[test]
-fn a_program_from_a_folder_for_temporary_files_is_there() {
+fn a_program_in_a_temporary_folder_is_put_there_in_the_guest() {
     let Some(provision) = provision() else { return };
     let folder = tempfile::tempdir_in("/tmp").unwrap();
     let script = folder.path().join("load.sh");
@@ -289,7 +289,7 @@ fn module_of(provision: &Provision) {
 }
 
 #[test]
-fn a_refused_module_ends_it_before_the_workload() {
+fn a_refused_module_keeps_the_workload_from_starting() {
     let Some(provision) = provision() else { return };
     let folder = tempfile::tempdir().unwrap();
     let module = folder.path().join("bad.ko");
@@ -309,7 +309,7 @@ fn a_refused_module_ends_it_before_the_workload() {
 }
 
 #[test]
-fn the_kernels_own_modules_come_with_what_they_need() {
+fn the_kernels_own_modules_come_with_their_dependencies() {
     for provision in provision().into_iter().chain(backport()) {
         own_modules_of(&provision);
     }
@@ -368,7 +368,7 @@ fn a_stopped_machine_waits_for_its_debugger() {
 }
 
 #[test]
-fn a_machine_that_is_dropped_is_gone() {
+fn a_machine_ends_when_it_is_dropped() {
     let Some(provision) = provision() else { return };
     let machine = options(&provision, &["sleep", "1000"]);
     let output = Output {
@@ -386,7 +386,7 @@ fn a_machine_that_is_dropped_is_gone() {
 }
 
 #[test]
-fn what_qemu_refuses_is_told_in_its_words() {
+fn a_refusal_of_qemu_is_reported_in_its_words() {
     let Some(provision) = provision() else { return };
     let machine = VmOptions {
         qemu_args: vec!["-device".into(), "no-such-device".into()],
@@ -406,7 +406,7 @@ fn what_qemu_refuses_is_told_in_its_words() {
     assert!(error.to_string().contains("/absent/vmlinuz"), "{error}");
 }
 
-/// Not a test of its own: what is killed in the next one.
+/// Not a test of its own: the process that the next one kills.
 #[test]
 #[ignore = "started by a_killed_launcher_leaves_no_machine"]
 fn launcher() {
@@ -439,7 +439,7 @@ fn a_killed_launcher_leaves_no_machine() {
     child.kill().unwrap();
     child.wait().unwrap();
     let deadline = Instant::now() + Duration::from_secs(10);
-    // Who inherits it may take a moment to wait for it.
+    // Its new parent may take a moment to reap it.
     let gone = || fs::read_to_string(&process).map_or(true, |stat| stat.contains(") Z "));
     while !gone() {
         assert!(Instant::now() < deadline, "QEMU lives on");
@@ -448,7 +448,7 @@ fn a_killed_launcher_leaves_no_machine() {
 }
 
 #[test]
-fn the_first_file_system_is_what_cpio_reads() {
+fn the_file_system_can_be_read_by_cpio() {
     let Some(provision) = provision() else { return };
     let folder = tempfile::tempdir().unwrap();
     let further = folder.path().join("further");
