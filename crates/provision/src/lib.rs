@@ -11,7 +11,7 @@
 //!
 //! **Refuses** a cache folder that other users may write to, and packages that are
 //! not all of one version. It never installs anything on the host, never executes
-//! the user's programs there, and never leaves a half-fetched kernel where it could
+//! the workload there, and never leaves a half-fetched kernel where it could
 //! be taken for a whole one. A machine does not outlive the thread that started it.
 
 mod accelerator;
