@@ -5,7 +5,6 @@
 //! release/6.1.0-54-cloud-amd64_6.1.172-1/     one version of the release's kernel
 //!     image/…  debug/…  headers/…
 //! backports/…                                 the same for newer kernels
-//! lists/…                                     package lists of our own
 //! .fetching-…/                                what is being fetched
 //! ```
 //!

@@ -12,7 +12,6 @@ use super::find::{
 };
 use super::{Qemu, on_file, unsupported};
 use crate::ProvisionError;
-use redhanded_sys::effective_user;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -74,16 +73,21 @@ fn fill(
     wanted: Option<&Wanted>,
     say: &mut dyn FnMut(&str),
 ) -> Result<(), ProvisionError> {
+    let lists = cache.stage()?;
     let mut sources = Sources {
         release: Apt::host(),
         backports: match wanted.map(|wanted| wanted.archive) {
             None | Some(Archive::Release) => None,
-            Some(Archive::Backports) => Some(backports(&cache.folder, Lists::Alone, say)?),
+            Some(Archive::Backports) => Some(backports(lists.path(), Lists::Alone, say)?),
         },
     };
     let mut fetched = sources.fetch(cache, wanted, say);
     if let Err(Refusal::Lists(why)) = fetched {
-        sources.release = renewed(&cache.folder, &why, say)?;
+        say(&format!("fetching new package lists ({why})"));
+        // Into a folder of our own: that takes no privileges, and apt would not
+        // replace lists that it takes for current.
+        sources.release = Apt::private(&lists.path().join("release"), None)?;
+        sources.release.update()?;
         fetched = sources.fetch(cache, wanted, say);
     }
     Ok(fetched?)
@@ -103,7 +107,8 @@ pub fn provide_newer_qemu(
     }
     let cache = begin(folder, say)?;
     // The release has what it depends on.
-    let apt = backports(&cache.folder, Lists::WithRelease, say)?;
+    let lists = cache.stage()?;
+    let apt = backports(lists.path(), Lists::WithRelease, say)?;
     let packages = apt.missing_for(QEMU)?;
     let part = Part::look_up(&apt, tool_folder("newer-qemu"), packages)?;
     fetch(&[part], &cache, say)?;
@@ -140,9 +145,12 @@ impl Sources {
         wanted: Option<&Wanted>,
         say: &mut dyn FnMut(&str),
     ) -> Result<(), Refusal> {
-        let mut parts = Vec::new();
-        // QEMU and busybox come from the release, wherever the kernel comes from.
         let apt = &self.release;
+        let mut parts = match wanted {
+            Some(wanted) => kernel_parts(self.backports.as_ref().unwrap_or(apt), wanted)?,
+            None => Vec::new(),
+        };
+        // QEMU and busybox come from the release, wherever the kernel comes from.
         if find_qemu(&cache.folder).is_none() {
             let (to, packages) = (tool_folder(QEMU), apt.missing_for(QEMU)?);
             parts.push(Part::look_up(apt, to, packages)?);
@@ -150,10 +158,6 @@ impl Sources {
         if find_busybox(&cache.folder).is_none() {
             let (to, packages) = (tool_folder(BUSYBOX), vec![BUSYBOX.to_owned()]);
             parts.push(Part::look_up(apt, to, packages)?);
-        }
-        if let Some(wanted) = wanted {
-            let kernel = kernel_parts(self.backports.as_ref().unwrap_or(apt), wanted)?;
-            parts.extend(kernel);
         }
         parts.retain(|part| !cache.folder.join(&part.to).exists());
         fetch(&parts, cache, say)
@@ -276,20 +280,6 @@ fn fetch(parts: &[Part], cache: &Cache, say: &mut dyn FnMut(&str)) -> Result<(),
     Ok(())
 }
 
-/// apt with new lists for the release: the host's if we may fetch them anew, else
-/// lists of our own.
-fn renewed(folder: &Path, why: &str, say: &mut dyn FnMut(&str)) -> Result<Apt, ProvisionError> {
-    let apt = if effective_user() == 0 {
-        Apt::host()
-    } else {
-        say("the host's package lists are old and only root may renew them: fetching a copy");
-        Apt::private(&folder.join("lists/release"), None)?
-    };
-    say(&format!("fetching new package lists ({why})"));
-    apt.update()?;
-    Ok(apt)
-}
-
 /// Whether the lists of the release are used with those of the backports.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Lists {
@@ -325,12 +315,10 @@ fn backports(
         false => String::new(),
     };
     let mut sources = format!("deb {signed}{site} {codename}-backports main\n");
-    let mut own = "lists/backports";
     if lists == Lists::WithRelease {
         sources.push_str(&format!("deb {signed}{site} {codename} main\n"));
-        own = "lists/backports-and-release";
     }
-    let apt = Apt::private(&folder.join(own), Some(&sources))?
+    let apt = Apt::private(&folder.join("backports"), Some(&sources))?
         .preferring(&format!("{codename}-backports"));
     say(&format!(
         "fetching the package lists of {codename}-backports"

@@ -4,7 +4,7 @@
 use redhanded_provision::{Archive, Provision, Wanted, find, provide};
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitStatus, Stdio};
+use std::process::{Command, ExitStatus};
 use tempfile::TempDir;
 
 const WANTED: Wanted = Wanted {
@@ -187,14 +187,13 @@ impl World {
         command
             .args(["--ignored", "--exact", "provider", "--nocapture"])
             .env("APT_CONFIG", self.path("apt.conf"))
-            .env(CACHE, self.path("cache"))
-            .stderr(Stdio::inherit());
+            .env(CACHE, self.path("cache"));
         if let Some(number) = dies_at {
             command.env(DIES_AT, number.to_string());
         }
         let output = command.output().unwrap();
         Ran {
-            said: String::from_utf8(output.stdout).unwrap(),
+            said: String::from_utf8([output.stdout, output.stderr].concat()).unwrap(),
             status: output.status,
         }
     }
