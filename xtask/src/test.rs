@@ -114,12 +114,7 @@ fn tests_without_kernels() -> Result<Tally> {
 }
 
 fn tests_with_kernels() -> Result<Tally> {
-    let kernels = cache_folder()?;
-    let newer = kernels.join("newer-qemu");
-    tests(&[
-        ("REDHANDED_KERNELS", kernels.into_os_string()),
-        ("REDHANDED_QEMU", newer.into_os_string()),
-    ])
+    tests(&[("REDHANDED_KERNELS", cache_folder()?.into_os_string())])
 }
 
 /// What proptest's inputs are made from. The same in every run, so that a change is

@@ -11,7 +11,7 @@ use redhanded_guest::rescue;
 use redhanded_image::Image;
 use redhanded_model::{Class, Counts, Crash, Race, Report, Run, Unseen};
 use redhanded_process::{Front, Guarded, Program, Settings, Side, split};
-use redhanded_provision as launch;
+use redhanded_provision::VirtualMachine;
 use redhanded_report::{Progress, Shown, SourceFiles, Tally, Terminal};
 use redhanded_session::{Finished, Header, Heard, Listener, LogFile, Mapped, Record, tell_place};
 use redhanded_target::images::Images;
@@ -178,7 +178,7 @@ struct Watching<'a> {
     pid: Option<u32>,
     crash: Option<Crash>,
     /// The virtual machine that was started for it.
-    machine: Option<launch::Vm>,
+    machine: Option<VirtualMachine>,
     log: Option<LogFile>,
     source: SourceFiles,
     /// The source lines that the log has.

@@ -1,10 +1,12 @@
-//! Debian's packages, fetched and unpacked without being installed.
+//! Debian's packages, downloaded and unpacked without being installed.
 
+use super::cache::make_folder;
 use super::{last_line, on_file, system, unsupported};
 use crate::ProvisionError;
-use redhanded_sys::effective_user;
+use redhanded_sys::{effective_user, tie_to_this_thread};
 use std::ffi::OsString;
 use std::fs;
+use std::os::unix::fs::chown;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -13,23 +15,34 @@ use std::process::{Command, Stdio};
 pub struct Offer {
     /// The name of its file.
     pub file: String,
-    /// The size of it.
+    /// The size of the file.
     pub bytes: u64,
 }
 
-/// What apt refused, told apart by what can be done about it.
+impl Offer {
+    /// The package's version, if this is the package of that name.
+    pub fn version_of(&self, package: &str) -> Option<&str> {
+        let rest = self.file.strip_prefix(package)?.strip_prefix('_')?;
+        rest.split('_').next()
+    }
+}
+
+/// Why apt refused, as far as it decides what to do next.
 #[derive(Debug)]
 pub enum Refusal {
-    /// The lists know no such package, or an old version of it.
+    /// The package is not in the lists, or its file not in the archive: new lists
+    /// may help.
     Lists(String),
-    /// Anything else, in a sentence.
+    /// Anything else.
     Other(ProvisionError),
 }
 
 impl From<Refusal> for ProvisionError {
     fn from(refusal: Refusal) -> Self {
         match refusal {
-            Refusal::Lists(why) => unsupported(format!("the package lists are old: {why}")),
+            Refusal::Lists(why) => {
+                unsupported(format!("the package archive lacks a package: {why}"))
+            }
             Refusal::Other(error) => error,
         }
     }
@@ -41,26 +54,26 @@ impl From<ProvisionError> for Refusal {
     }
 }
 
-/// apt, with the host's package lists or with some of our own.
+/// apt, with the host's package lists or with lists of our own.
 #[derive(Debug)]
 pub struct Apt {
     options: Vec<OsString>,
 }
 
 impl Apt {
-    /// With the host's lists.
+    /// apt with the host's lists.
     pub fn host() -> Self {
         Self {
             options: Vec::new(),
         }
     }
 
-    /// With lists of our own in `folder`, which takes no rights. They are of the
-    /// host's sources, or of `sources` if there are any.
+    /// apt with lists of its own in `folder`, which needs no privileges. They are
+    /// those of the host's sources, or of `sources`.
     pub fn private(folder: &Path, sources: Option<&str>) -> Result<Self, ProvisionError> {
         let lists = folder.join("lists");
         for part in [folder.join("cache/archives/partial"), lists.join("partial")] {
-            fs::create_dir_all(&part).map_err(on_file("create", &part))?;
+            make_folder(&part)?;
         }
         let mut options = Vec::new();
         let mut set = |name: &str, value: &Path| {
@@ -80,7 +93,7 @@ impl Apt {
         Ok(Self { options })
     }
 
-    /// Taking packages from this release where it has them.
+    /// Makes apt prefer the packages of this release.
     pub fn preferring(mut self, release: &str) -> Self {
         let option = format!("APT::Default-Release={release}");
         self.options.extend(["-o".into(), option.into()]);
@@ -92,14 +105,15 @@ impl Apt {
         Ok(self.run("apt-get", &["-q", "update"], None).map(drop)?)
     }
 
-    /// What installing a package would install: it, and what of its dependencies
-    /// the host does not have.
+    /// What installing a package would install: the package first, and those of its
+    /// dependencies that the host does not have.
     pub fn missing_for(&self, package: &str) -> Result<Vec<String>, Refusal> {
         let arguments = ["install", "-s", "--no-install-recommends", package];
         let printed = self.run("apt-get", &arguments, None)?;
-        let packages = would_install(&printed);
+        let mut packages = would_install(&printed);
+        packages.sort_by_key(|name| name != package);
         if packages.is_empty() {
-            // Installed already, so that its file is to be had nevertheless.
+            // It is installed already, and its file can be downloaded all the same.
             return Ok(vec![package.to_owned()]);
         }
         Ok(packages)
@@ -118,8 +132,13 @@ impl Apt {
         Ok(offered(&self.run("apt-get", &arguments, None)?))
     }
 
-    /// Downloads packages into a folder. What is there already is kept.
+    /// Downloads packages into a folder.
     pub fn download(&self, packages: &[String], folder: &Path) -> Result<(), Refusal> {
+        if let Some(user) = sandbox_user().filter(|_| effective_user() == 0) {
+            // apt downloads as this user if the user can write to the folder, and
+            // as root otherwise.
+            chown(folder, Some(user), None).map_err(on_file("change the owner of", folder))?;
+        }
         let mut arguments = vec!["-q", "download"];
         arguments.extend(packages.iter().map(String::as_str));
         self.run("apt-get", &arguments, Some(folder)).map(drop)
@@ -149,10 +168,7 @@ impl Apt {
         if let Some(folder) = folder {
             command.current_dir(folder);
         }
-        if effective_user() == 0 {
-            // Else apt becomes a user who may not write to our folder.
-            command.args(["-o", "APT::Sandbox::User=root"]);
-        }
+        tie_to_this_thread(&mut command, Vec::new());
         let output = command
             .output()
             .map_err(system(format!("cannot run {program}")))?;
@@ -165,13 +181,11 @@ impl Apt {
 
 /// Unpacks a package into a folder.
 pub fn unpack(package: &Path, folder: &Path) -> Result<(), ProvisionError> {
-    let output = Command::new("dpkg-deb")
-        .arg("-x")
-        .args([package, folder])
-        .env("LC_ALL", "C")
-        .stdin(Stdio::null())
-        .output()
-        .map_err(system("cannot run dpkg-deb"))?;
+    let mut command = Command::new("dpkg-deb");
+    command.arg("-x").args([package, folder]);
+    command.env("LC_ALL", "C").stdin(Stdio::null());
+    tie_to_this_thread(&mut command, Vec::new());
+    let output = command.output().map_err(system("cannot run dpkg-deb"))?;
     if output.status.success() {
         return Ok(());
     }
@@ -186,7 +200,14 @@ pub fn unpack(package: &Path, folder: &Path) -> Result<(), ProvisionError> {
     )))
 }
 
-/// How many bytes are free where a folder is; `None` where nobody says.
+/// The user that apt becomes for downloads.
+fn sandbox_user() -> Option<u32> {
+    let users = fs::read_to_string("/etc/passwd").ok()?;
+    let mut fields = users.lines().map(|line| line.split(':'));
+    fields.find_map(|mut user| (user.next()? == "_apt").then(|| user.nth(1)?.parse().ok())?)
+}
+
+/// How many bytes are free in a folder's file system; `None` if df does not say.
 pub fn free(folder: &Path) -> Option<u64> {
     let mut command = Command::new("df");
     command.args(["-P", "-B1"]).arg(folder).env("LC_ALL", "C");
@@ -201,10 +222,10 @@ pub fn free(folder: &Path) -> Option<u64> {
         .ok()
 }
 
-/// The disk is full.
+/// The error for a full disk.
 pub fn full(folder: &Path) -> ProvisionError {
     unsupported(format!(
-        "there is no room left in {}: free some, or set REDHANDED_KERNELS to another folder",
+        "no room left in {}: free some space, or set REDHANDED_KERNELS to another folder",
         folder.display(),
     ))
 }
@@ -221,7 +242,7 @@ fn depended_on(printed: &str) -> Vec<String> {
     let lines = printed
         .lines()
         .filter_map(|line| line.split_once("Depends: "));
-    // In angle brackets are those that exist by what they provide only.
+    // Virtual packages are in angle brackets.
     let names = lines.map(|(_, name)| name.trim());
     let names = names.filter(|name| !name.starts_with('<'));
     names.map(str::to_owned).collect()
@@ -231,7 +252,7 @@ fn offered(printed: &str) -> Vec<Offer> {
     let line = |line: &str| {
         let mut words = line.strip_prefix('\'')?.split(' ').skip(1);
         let (file, bytes) = (words.next()?, words.next()?.parse().ok()?);
-        // It becomes a path of ours.
+        // The name becomes a part of a path.
         let plain = !file.contains('/') && file.ends_with(".deb");
         plain.then(|| Offer {
             file: file.to_owned(),
@@ -241,11 +262,11 @@ fn offered(printed: &str) -> Vec<Offer> {
     printed.lines().filter_map(line).collect()
 }
 
-/// One sentence of the many that apt says.
+/// Turns what apt says into one sentence.
 fn explain(program: &str, said: &str) -> Refusal {
     let has = |signs: &[&str]| signs.iter().any(|sign| said.contains(sign));
     let mut errors = said.lines().filter_map(|line| line.strip_prefix("E: "));
-    let first = errors.next().unwrap_or("it failed without a word");
+    let first = errors.next().unwrap_or("it gave no reason");
     if has(&["No space left"]) {
         return Refusal::Other(unsupported("the disk is full: packages cannot be fetched"));
     }
@@ -263,6 +284,9 @@ fn explain(program: &str, said: &str) -> Refusal {
     }
     if has(&[
         "404 ",
+        "File not found",
+        "Hash Sum mismatch",
+        "File has unexpected size",
         "Unable to locate package",
         "No packages found",
         "no installation candidate",
@@ -305,6 +329,10 @@ mod tests {
             "Err:1 x\n  404  Not Found\nE: Failed to fetch x\n",
         );
         assert!(matches!(gone, Refusal::Lists(why) if why == "Failed to fetch x"));
+        for gone in ["File not found - /pool/x.deb", "Hash Sum mismatch"] {
+            let said = format!("E: Failed to fetch x  {gone}\n");
+            assert!(matches!(explain("apt-get", &said), Refusal::Lists(_)));
+        }
         let network = "E: Failed to fetch x  Temporary failure resolving 'mirror'\nE: more\n";
         let sentence = ProvisionError::from(explain("apt-get", network)).to_string();
         assert!(sentence.contains("network does not answer"), "{sentence}");
@@ -312,6 +340,17 @@ mod tests {
         let disk = "W: x\nE: Write error - write (28: No space left on device)\n";
         let sentence = ProvisionError::from(explain("apt-get", disk)).to_string();
         assert!(sentence.contains("disk is full"), "{sentence}");
+    }
+
+    #[test]
+    fn versions_are_read_from_file_names() {
+        let offer = Offer {
+            file: "linux-image-6.1.0-54-cloud-amd64_6.1.172-1_amd64.deb".to_owned(),
+            bytes: 0,
+        };
+        let version = offer.version_of("linux-image-6.1.0-54-cloud-amd64");
+        assert_eq!(version, Some("6.1.172-1"));
+        assert_eq!(offer.version_of("linux-image-6.1.0-54-cloud"), None);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! The archive that a kernel unpacks into its first file system.
+//! The archive that a kernel unpacks as its initial file system.
 
 use std::collections::BTreeSet;
 use std::io::{self, Write};
@@ -8,10 +8,10 @@ const FILE: u32 = 0o100_000;
 const LINK: u32 = 0o120_000;
 const CHARACTER_DEVICE: u32 = 0o020_000;
 
-/// Writes a cpio archive of the kind that kernels take ("newc", no checksums).
+/// Writes a cpio archive in the format that kernels read ("newc", no checksums).
 ///
-/// Everything belongs to root and has no date, so that the same contents give
-/// the same bytes.
+/// All files belong to root and have no time, so that the same contents give the
+/// same bytes.
 pub struct Cpio<W> {
     out: W,
     inode: u32,
@@ -19,7 +19,7 @@ pub struct Cpio<W> {
 }
 
 impl<W: Write> Cpio<W> {
-    /// Begins an archive.
+    /// Starts an archive.
     pub const fn new(out: W) -> Self {
         Self {
             out,
@@ -28,7 +28,7 @@ impl<W: Write> Cpio<W> {
         }
     }
 
-    /// Adds a directory and those above it, unless they are there already.
+    /// Adds a directory and its parents, unless they are there already.
     ///
     /// # Errors
     /// When it cannot be written.
@@ -45,7 +45,7 @@ impl<W: Write> Cpio<W> {
         Ok(())
     }
 
-    /// Adds a file; `mode` holds its permissions.
+    /// Adds a file with the permissions in `mode`.
     ///
     /// # Errors
     /// When it cannot be written, or is too large for the format.
@@ -63,8 +63,8 @@ impl<W: Write> Cpio<W> {
         self.entry(inside(path)?, LINK | 0o777, (0, 0), to)
     }
 
-    /// Adds a symbolic link that stands for a directory: nothing makes a real one
-    /// in its place.
+    /// Adds a symbolic link to a directory. No real directory is added in its place
+    /// later.
     ///
     /// # Errors
     /// When it cannot be written.
@@ -74,7 +74,7 @@ impl<W: Write> Cpio<W> {
         Ok(())
     }
 
-    /// Adds a character device, by its two numbers.
+    /// Adds a character device by its major and minor number.
     ///
     /// # Errors
     /// When it cannot be written.
@@ -83,7 +83,7 @@ impl<W: Write> Cpio<W> {
         self.entry(inside(path)?, CHARACTER_DEVICE | 0o600, numbers, b"")
     }
 
-    /// Ends the archive.
+    /// Finishes the archive.
     ///
     /// # Errors
     /// When it cannot be written.
@@ -110,9 +110,10 @@ impl<W: Write> Cpio<W> {
     ) -> io::Result<()> {
         let size = u32::try_from(contents.len())
             .map_err(|_| refused("a file of 4 GiB or more does not fit into an initramfs"))?;
-        let name_size = u32::try_from(name.len() + 1).map_err(|_| refused("a name too long"))?;
-        // A name for every file: with links of one inode the kernel would look for
-        // the others.
+        let name_size = u32::try_from(name.len() + 1)
+            .map_err(|_| refused("a name is too long for an initramfs"))?;
+        // Each file has its own inode number: the kernel takes files with the same
+        // number for hard links.
         self.inode += 1;
         let fields = [
             self.inode, mode, 0, 0, 1, 0, size, 0, 0, major, minor, name_size, 0,
@@ -131,12 +132,12 @@ impl<W: Write> Cpio<W> {
     }
 }
 
-/// A path as the archive has it: from the root, without a slash in front.
+/// A path as the archive has it: from the root, without the slash.
 fn inside(path: &[u8]) -> io::Result<&[u8]> {
     let start = path.iter().position(|b| *b != b'/').unwrap_or(path.len());
     let path = &path[start..];
     if path.contains(&0) || path.split(|b| *b == b'/').any(|part| part == b"..") {
-        return Err(refused("a path in the guest that leads out of its root"));
+        return Err(refused("a path in the guest leads out of its root"));
     }
     Ok(path)
 }
@@ -150,7 +151,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn entries_are_laid_out_as_the_format_says() {
+    fn entries_have_the_layout_of_the_format() {
         let mut cpio = Cpio::new(Vec::new());
         cpio.file(b"/a/b", 0o755, b"hello").unwrap();
         cpio.device(b"/a/c", (4, 65)).unwrap();
@@ -163,7 +164,11 @@ mod tests {
         let file = &bytes[112..];
         assert_eq!(&file[14..22], b"000081ED", "a file, rwxr-xr-x");
         assert_eq!(&file[54..62], b"00000005", "its size");
-        assert_eq!(&file[94..102], b"00000004", "its name's, with the zero");
+        assert_eq!(
+            &file[94..102],
+            b"00000004",
+            "the size of its name, with the zero"
+        );
         assert_eq!(&file[110..124], b"a/b\0\0\0hello\0\0\0");
         let device = &file[124..];
         assert_eq!(&device[14..22], b"00002180");
@@ -174,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_is_made_once_and_never_over_a_link() {
+    fn a_directory_is_added_once_and_never_over_a_link() {
         let mut cpio = Cpio::new(Vec::new());
         cpio.directory_link(b"sbin", b"bin").unwrap();
         cpio.file(b"sbin/one", 0o755, b"").unwrap();

@@ -1,11 +1,11 @@
-//! The guest's first and only file system, and the program that starts it.
+//! The guest's only file system, and its first program.
 //!
-//! Everything of ours lies under `/redhanded` and is called by its full path, so
-//! that neither the user's files nor a further initrd can get in its way.
+//! Our own files are in `/redhanded` and are called by their full paths, so that
+//! neither the user's files nor a further initrd can get in their way.
 
 use super::cpio::Cpio;
 use super::libraries::companions;
-use super::needed::read_module;
+use super::module_dependencies::read_module;
 use super::{Added, VmOptions, on_file, system, unsupported};
 use crate::ProvisionError;
 use std::collections::BTreeSet;
@@ -17,14 +17,14 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// Where the guest's first program is.
+/// The path of the guest's first program.
 pub const INIT: &str = "/redhanded/init";
 
 const BUSYBOX: &str = "/redhanded/busybox";
 
-/// Writes the first file system of a machine to `path`: busybox with its links,
-/// the files that go along, and an init that loads modules, runs the workload,
-/// tells its exit status and switches the machine off.
+/// Writes the file system of a machine to `path`: busybox with its links, the added
+/// files, and an init that loads modules, runs the workload, reports its exit status
+/// and powers the machine off.
 ///
 /// # Errors
 /// When a file cannot be read or written.
@@ -66,11 +66,13 @@ pub fn write_initramfs(options: &VmOptions, path: &Path) -> Result<(), Provision
     out.flush().map_err(on_file("write", path))
 }
 
-/// The workload's program as an absolute path, if it is to be taken from the host:
-/// a path that is not among the files that go along, and that the host has.
+/// The workload's program as an absolute path, if it has to be taken from the host:
+/// it is named by a path, is not among the added files, and exists on the host.
 fn program_on_host(options: &VmOptions) -> Result<Option<PathBuf>, ProvisionError> {
     let Some(program) = options.workload.first() else {
-        return Err(unsupported("there is nothing to run in the machine"));
+        return Err(unsupported(
+            "there is no workload to run in the virtual machine",
+        ));
     };
     let path = Path::new(program);
     let in_guest = Path::new("/").join(path.strip_prefix(".").unwrap_or(path));
@@ -78,7 +80,7 @@ fn program_on_host(options: &VmOptions) -> Result<Option<PathBuf>, ProvisionErro
     if brought || !program.as_bytes().contains(&b'/') || !path.is_file() {
         return Ok(None);
     }
-    // Not resolved: programs look at the name they are called by.
+    // Links are not resolved: some programs look at the name they are called by.
     let path = std::path::absolute(path).map_err(on_file("find", path))?;
     Ok(Some(path))
 }
@@ -89,7 +91,7 @@ struct Tree {
 }
 
 impl Tree {
-    /// What is there before anything of the user's.
+    /// Adds what is there before the user's files.
     fn skeleton(&mut self, busybox: &Path) -> io::Result<()> {
         let cpio = &mut self.cpio;
         for folder in [
@@ -111,8 +113,8 @@ impl Tree {
         ] {
             cpio.directory_link(link.as_bytes(), to.as_bytes())?;
         }
-        // For kernels that fill no /dev themselves; and the first program's own
-        // files are opened before anything could be mounted there.
+        // Not every kernel fills /dev, and the first program's own files are opened
+        // before anything is mounted there.
         for (name, numbers) in [
             ("dev/console", (5, 1)),
             ("dev/null", (1, 3)),
@@ -131,7 +133,7 @@ impl Tree {
         Ok(())
     }
 
-    /// Adds a file or a whole folder, with what programs in it need to run.
+    /// Adds a file or a whole folder, with the libraries of programs in it.
     fn add(&mut self, from: &Path, to: &Path) -> Result<(), ProvisionError> {
         let metadata = fs::metadata(from).map_err(on_file("read", from))?;
         if metadata.is_dir() {
@@ -140,7 +142,10 @@ impl Tree {
             return self.add_folder(from, to);
         }
         if !metadata.is_file() {
-            let why = format!("cannot add {}: it is no file and no folder", from.display());
+            let why = format!(
+                "cannot add {}: it is neither a file nor a folder",
+                from.display()
+            );
             return Err(unsupported(why));
         }
         let mode = metadata.permissions().mode();
@@ -160,13 +165,13 @@ impl Tree {
         for entry in entries {
             names.push(entry.map_err(on_file("list", from))?.file_name());
         }
-        // The same folder gives the same archive.
+        // Sorted, so that the same folder gives the same archive.
         names.sort();
         for name in names {
             let (from, to) = (from.join(&name), to.join(&name));
             let kind = fs::symlink_metadata(&from).map_err(on_file("read", &from))?;
             if kind.is_symlink() {
-                // As it is: following it could go round in circles.
+                // Links are kept: following them could lead in circles.
                 let target = fs::read_link(&from).map_err(on_file("read", &from))?;
                 let target = target.into_os_string().into_vec();
                 let written = self.cpio.link(to.as_os_str().as_bytes(), &target);
@@ -192,7 +197,7 @@ impl Tree {
     }
 }
 
-/// The names that busybox answers to.
+/// The names of busybox's programs.
 fn applets(busybox: &Path) -> io::Result<Vec<Vec<u8>>> {
     let output = Command::new(busybox)
         .arg("--list")
@@ -205,16 +210,15 @@ fn applets(busybox: &Path) -> io::Result<Vec<Vec<u8>>> {
     if names.iter().any(|name| name == b"sh") {
         Ok(names)
     } else {
-        let why = format!("{} is no busybox with a shell", busybox.display());
+        let why = format!("{} is not a busybox with a shell", busybox.display());
         Err(io::Error::other(why))
     }
 }
 
 /// The guest's first program.
 ///
-/// Kernel messages have the first serial port to themselves, the workload's output
-/// and errors the second and third, and the fourth carries one line for each
-/// [`super::VmState`].
+/// Which serial port carries what is in [`super::serial_ports`]. The reports on the
+/// fourth are read by [`super::console`].
 fn init<'a>(
     modules: impl Iterator<Item = &'a Added>,
     workload: &[OsString],
@@ -230,7 +234,7 @@ $b mount -t devtmpfs dev /dev
 $b mkdir -p /dev/pts /dev/shm
 $b mount -t devpts pts /dev/pts
 $b mount -t tmpfs -o mode=1777 shm /dev/shm
-# Files that go along may be in there.
+# Added files may be in there.
 $b mkdir /redhanded/tmp
 $b mount -t tmpfs -o mode=1777 tmp /redhanded/tmp
 $b cp -a /tmp/. /redhanded/tmp
@@ -240,11 +244,11 @@ $b chmod 1777 /tmp
 $b ifconfig lo up
 export PATH=/bin:/sbin:/usr/bin:/usr/sbin:/usr/local/bin:/ HOME=/root TERM=dumb
 cd /
-# The kernel's port is the kernel's alone from here on.
+# From here on, only the kernel writes to its port.
 exec </dev/null >/dev/null 2>&1
 for port in 1 2 3; do $b stty -F /dev/ttyS$port raw -echo; done
-tell() {{ echo \"$*\" >/dev/ttyS3; }}
-end() {{ tell \"$@\"; $b sync; $b poweroff -f; $b reboot -f; while :; do $b sleep 9; done; }}
+report() {{ echo \"$*\" >/dev/ttyS3; }}
+end() {{ report \"$@\"; $b sync; $b poweroff -f; $b reboot -f; while :; do $b sleep 9; done; }}
 "
     )
     .into_bytes();
@@ -256,24 +260,24 @@ end() {{ tell \"$@\"; $b sync; $b poweroff -f; $b reboot -f; while :; do $b slee
         script.extend_from_slice(&path);
         script.push(b'\n');
     }
-    script.extend_from_slice(b"tell ready\n");
+    script.extend_from_slice(b"report ready\n");
     if waits {
         script.extend_from_slice(b"read -r go </dev/ttyS3\n");
     }
-    // In a shell of its own: `exit` is a workload, too.
+    // In a subshell, because `exit` can be a workload, too.
     script.extend_from_slice(b"( ");
     for word in workload {
         script.extend_from_slice(&quote(word));
         script.push(b' ');
     }
-    // What the workload left behind must not hold the ports.
+    // Processes that the workload left behind must not hold the ports.
     script.extend_from_slice(
         b") </dev/null >/dev/ttyS1 2>/dev/ttyS2\nstatus=$?\n$b kill -9 -1\nend exit $status\n",
     );
     script
 }
 
-/// A word as the shell reads it back.
+/// Quotes a word for the shell.
 fn quote(word: &OsStr) -> Vec<u8> {
     let mut quoted = vec![b'\''];
     for &byte in word.as_bytes() {
@@ -286,17 +290,17 @@ fn quote(word: &OsStr) -> Vec<u8> {
     quoted
 }
 
-/// Runs `write_initramfs` into a folder of the machine's own.
+/// Writes the file system to a folder, if the machine has enough memory for it.
 pub fn in_folder(options: &VmOptions, folder: &Path) -> Result<PathBuf, ProvisionError> {
     let path = folder.join("initramfs");
     write_initramfs(options, &path)?;
     let size = fs::metadata(&path).map_err(on_file("read", &path))?.len();
-    // It is unpacked into memory, and lies there once more as it came.
+    // The guest holds it in memory twice: as the archive, and unpacked.
     let room = u64::from(options.memory) << 20;
     if size.saturating_mul(2) > room {
         fs::remove_file(&path).map_err(system("cannot remove the initramfs"))?;
         return Err(unsupported(format!(
-            "{} MiB of memory are too few for {} MiB of files: give the machine more",
+            "{} MiB of memory are not enough for {} MiB of files: give the machine more",
             options.memory,
             size >> 20,
         )));
@@ -309,7 +313,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_shell_reads_back_what_was_quoted() {
+    fn a_shell_reads_quoted_words_back() {
         let words = [
             "plain",
             "two words",
@@ -341,7 +345,7 @@ mod tests {
         let script = String::from_utf8(script).unwrap();
         let at = |part: &str| script.find(part).unwrap_or_else(|| panic!("no {part}"));
         assert!(at("insmod '/a.ko'") < at("insmod '/b'\\''s.ko'"));
-        assert!(at("s.ko' 2>") < at("tell ready"));
-        assert!(at("tell ready") < at("( 'echo' 'it'\\''s' ) </dev/null"));
+        assert!(at("s.ko' 2>") < at("report ready"));
+        assert!(at("report ready") < at("( 'echo' 'it'\\''s' ) </dev/null"));
     }
 }

@@ -1,20 +1,28 @@
-//! What a program of the host needs beside itself to run in the guest.
+//! The shared libraries and interpreters that a program of the host needs.
+//!
+//! They are read from its headers and looked up as the dynamic loader would. Nothing
+//! is executed, as `ldd` would do: the program may be anybody's.
 
 use super::{on_file, unsupported};
 use crate::ProvisionError;
-use std::ffi::OsStr;
-use std::fs::File;
+use object::Endianness;
+use object::elf::{DT_NEEDED, DT_RPATH, DT_RUNPATH, DT_STRSZ, DT_STRTAB, EM_386, EM_X86_64};
+use object::elf::{ELFCLASS32, FileHeader32, FileHeader64};
+use object::read::elf::{Dyn, FileHeader, ProgramHeader};
+use object::read::{ReadCache, ReadRef, StringTable};
+use std::collections::{BTreeSet, VecDeque};
+use std::env;
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, File};
 use std::io::Read;
-use std::os::unix::ffi::OsStrExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 
-/// The shared libraries and the loader of a program, or the interpreter of a
-/// script with its own; where they are on the host is where they have to be in
-/// the guest.
+/// The shared libraries and the loader of a program, or the interpreter of a script
+/// with its own libraries. In the guest they have to be where they are on the host.
 ///
 /// # Errors
-/// When a library is not to be found.
+/// When a library is not found.
 pub fn companions(program: &Path) -> Result<Vec<PathBuf>, ProvisionError> {
     let mut head = Vec::new();
     let file = File::open(program).map_err(on_file("open", program))?;
@@ -26,17 +34,11 @@ pub fn companions(program: &Path) -> Result<Vec<PathBuf>, ProvisionError> {
         found.push(interpreter);
         return Ok(found);
     }
-    // Programs and shared objects; not what is still to be linked, as modules are.
-    let linked = head.starts_with(b"\x7fELF") && matches!(head.get(16), Some(2 | 3));
-    if linked {
-        libraries(program)
-    } else {
-        Ok(Vec::new())
-    }
+    libraries(program)
 }
 
-/// The interpreter that a script names in its first line, where the host has it
-/// and the guest's busybox is none.
+/// The interpreter in a script's first line, if the host has it and the guest's
+/// busybox does not stand in for it.
 fn interpreter(head: &[u8]) -> Option<PathBuf> {
     let line = head.strip_prefix(b"#!")?.split(|b| *b == b'\n').next()?;
     let mut words = line.split(u8::is_ascii_whitespace);
@@ -46,73 +48,330 @@ fn interpreter(head: &[u8]) -> Option<PathBuf> {
     (!shell && path.is_file()).then(|| path.to_owned())
 }
 
-/// Asks the loader, which alone knows where it would look.
-fn libraries(program: &Path) -> Result<Vec<PathBuf>, ProvisionError> {
-    let ran = Command::new("ldd")
-        .arg(program)
-        .env("LC_ALL", "C")
-        .stdin(Stdio::null())
-        .output();
-    let output = match ran {
-        Ok(output) => output,
-        Err(why) => return Err(on_file("run ldd on", program)(why)),
-    };
-    // A static program has no libraries, and ldd calls that an error.
-    if !output.status.success() {
-        return Ok(Vec::new());
-    }
-    read_list(&output.stdout).map_err(|name| {
-        unsupported(format!(
-            "{} needs {name}, which is not to be found",
-            program.display(),
-        ))
-    })
+/// What the headers of a program or library say about linking.
+#[derive(Default)]
+struct Dynamic {
+    /// Word size and machine: libraries of another kind are skipped.
+    kind: (u8, u16),
+    loader: Option<PathBuf>,
+    needed: Vec<OsString>,
+    /// Also searched for the libraries of its libraries.
+    rpath: Vec<PathBuf>,
+    /// Searched for its own libraries only. It makes the loader ignore `rpath`.
+    runpath: Option<Vec<PathBuf>>,
 }
 
-/// The files in what ldd printed, or the name of one that it did not find.
-fn read_list(printed: &[u8]) -> Result<Vec<PathBuf>, String> {
-    let text = String::from_utf8_lossy(printed);
-    let mut files = Vec::new();
-    for line in text.lines().map(str::trim) {
-        let (name, place) = line.split_once(" => ").unwrap_or((line, line));
-        if place.starts_with("not found") {
-            return Err(name.to_owned());
-        }
-        // The address comes last, in brackets; the kernel's own has no file.
-        let place = place.rsplit_once(" (").map_or(place, |(place, _)| place);
-        if place.starts_with('/') {
-            files.push(PathBuf::from(place));
+/// Follows the dependencies breadth first, as the loader does.
+fn libraries(program: &Path) -> Result<Vec<PathBuf>, ProvisionError> {
+    let origin = program.canonicalize().map_err(on_file("find", program))?;
+    let Some(main) = read(&origin) else {
+        return Ok(Vec::new());
+    };
+    let (kind, loader) = (main.kind, main.loader.clone());
+    // Without its loader a program does not run on the host either.
+    if loader.as_ref().is_some_and(|loader| !loader.exists()) {
+        return Ok(Vec::new());
+    }
+    let loader_name = loader.as_deref().and_then(Path::file_name);
+    let is_musl = loader_name.is_some_and(|name| name.as_bytes().starts_with(b"ld-musl"));
+    let defaults = default_folders(is_musl);
+    let variable = env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
+    let variable: Vec<PathBuf> = env::split_paths(&variable)
+        .filter(|path| path.is_absolute())
+        .collect();
+    let mut found: Vec<PathBuf> = loader.iter().cloned().collect();
+    let mut known: BTreeSet<OsString> = loader_name.map(OsStr::to_owned).into_iter().collect();
+    let mut queue = VecDeque::from([(main, Vec::new())]);
+    while let Some((object, inherited)) = queue.pop_front() {
+        let mut rpath = object.rpath;
+        rpath.extend(inherited);
+        for name in object.needed {
+            // musl's loader is the C library as well.
+            let is_loader = is_musl && name.as_bytes().starts_with(b"libc.");
+            if is_loader || !known.insert(name.clone()) {
+                continue;
+            }
+            let old = object.runpath.is_none().then_some(&rpath);
+            let folders = old.into_iter().flatten().chain(&variable);
+            let folders = folders.chain(object.runpath.iter().flatten());
+            // A name with a slash is a path, which replaces the folder.
+            let mut paths = folders.chain(&defaults).map(|folder| folder.join(&name));
+            let library = paths.find_map(|path| {
+                let dynamic = path.is_file().then(|| read(&path))??;
+                (dynamic.kind == kind).then_some((path, dynamic))
+            });
+            let Some((path, dynamic)) = library else {
+                return Err(unsupported(format!(
+                    "{} needs {}, which is not found",
+                    program.display(),
+                    name.display(),
+                )));
+            };
+            found.push(path);
+            queue.push_back((dynamic, rpath.clone()));
         }
     }
-    Ok(files)
+    Ok(found)
+}
+
+/// Reads the headers of a linked ELF file for x86; `None` for any other file.
+fn read(path: &Path) -> Option<Dynamic> {
+    let data = &ReadCache::new(File::open(path).ok()?);
+    let class = *data.read_bytes_at(4, 1).ok()?.first()?;
+    let folder = path.parent()?;
+    match class {
+        ELFCLASS32 => read_headers::<FileHeader32<Endianness>, _>(data, folder),
+        _ => read_headers::<FileHeader64<Endianness>, _>(data, folder),
+    }
+}
+
+fn read_headers<'a, Elf: FileHeader<Endian = Endianness>, R: ReadRef<'a>>(
+    data: R,
+    origin: &Path,
+) -> Option<Dynamic> {
+    let header = Elf::parse(data).ok()?;
+    let endian = header.endian().ok()?;
+    let machine = header.e_machine(endian);
+    let segments = header.program_headers(endian, data).ok()?;
+    let mut dynamic = Dynamic {
+        kind: (header.e_ident().class, machine),
+        ..Dynamic::default()
+    };
+    let mut entries: &[Elf::Dyn] = &[];
+    for segment in segments {
+        if let Ok(Some(loader)) = segment.interpreter(endian, data) {
+            dynamic.loader = Some(PathBuf::from(OsStr::from_bytes(loader)));
+        }
+        if let Ok(Some(found)) = segment.dynamic(endian, data) {
+            entries = found;
+        }
+    }
+    if entries.is_empty() || !matches!(machine, EM_386 | EM_X86_64) {
+        return None;
+    }
+    let value = |tag| {
+        let entry = entries.iter().find(|entry| entry.tag(endian) == tag)?;
+        Some(entry.val(endian))
+    };
+    let (address, size) = (value(DT_STRTAB)?, value(DT_STRSZ)?);
+    let start = segments.iter().find_map(|segment| {
+        let offset = address.checked_sub(segment.p_vaddr(endian).into())?;
+        let is_inside = segment.p_type(endian) == object::elf::PT_LOAD
+            && offset < segment.p_filesz(endian).into();
+        is_inside.then(|| offset.checked_add(segment.p_offset(endian).into()))?
+    })?;
+    let strings = StringTable::new(data, start, start.checked_add(size)?);
+    for entry in entries.iter().take_while(|entry| entry.tag(endian) != 0) {
+        let Ok(text) = entry.string(endian, strings) else {
+            continue;
+        };
+        match entry.tag(endian) {
+            DT_NEEDED => dynamic.needed.push(OsStr::from_bytes(text).to_owned()),
+            DT_RPATH => dynamic.rpath = folders(text, origin),
+            DT_RUNPATH => dynamic.runpath = Some(folders(text, origin)),
+            _ => {}
+        }
+    }
+    Some(dynamic)
+}
+
+/// The folders of a search path. `$ORIGIN` is the folder of the file that has it.
+fn folders(path: &[u8], origin: &Path) -> Vec<PathBuf> {
+    let paths = path.split(|byte| *byte == b':').filter_map(|part| {
+        let rest = part
+            .strip_prefix(b"$ORIGIN")
+            .or_else(|| part.strip_prefix(b"${ORIGIN}"));
+        let whole = match rest {
+            Some(rest) => [origin.as_os_str().as_bytes(), rest].concat(),
+            None => part.to_vec(),
+        };
+        Some(PathBuf::from(OsString::from_vec(whole))).filter(|path| path.is_absolute())
+    });
+    paths.collect()
+}
+
+/// Where a loader looks last. glibc's has a cache of these folders' files.
+fn default_folders(is_musl: bool) -> Vec<PathBuf> {
+    if is_musl {
+        let set = fs::read("/etc/ld-musl-x86_64.path").unwrap_or_default();
+        let mut set = set.split(|byte| b":\n".contains(byte)).peekable();
+        return match set.peek() {
+            Some([_, ..]) => set.map(|part| OsStr::from_bytes(part).into()).collect(),
+            _ => ["/lib", "/usr/local/lib", "/usr/lib"]
+                .map(PathBuf::from)
+                .into(),
+        };
+    }
+    let mut folders = Vec::new();
+    configured(Path::new("/etc/ld.so.conf"), &mut folders, 0);
+    let built_in = [
+        "/lib/x86_64-linux-gnu",
+        "/usr/lib/x86_64-linux-gnu",
+        "/lib64",
+        "/usr/lib64",
+        "/lib",
+        "/usr/lib",
+        "/lib32",
+        "/usr/lib32",
+    ];
+    folders.extend(built_in.map(PathBuf::from));
+    folders
+}
+
+/// The folders that a file of ldconfig lists, with the files that it includes.
+fn configured(file: &Path, folders: &mut Vec<PathBuf>, depth: u32) {
+    let Ok(text) = fs::read_to_string(file) else {
+        return;
+    };
+    for line in text.lines() {
+        let line = line.split('#').next().unwrap_or_default().trim();
+        let Some(pattern) = line.strip_prefix("include ") else {
+            folders.extend(line.starts_with('/').then(|| PathBuf::from(line)));
+            continue;
+        };
+        // As in `ld.so.conf.d/*.conf`, beside the file itself.
+        let pattern = file.with_file_name("").join(pattern.trim());
+        let (Some(folder), Some(name)) = (pattern.parent(), pattern.file_name()) else {
+            continue;
+        };
+        let name = name.to_string_lossy();
+        let (start, end) = name.split_once('*').unwrap_or((&name, ""));
+        let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+        let mut files: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
+        files.retain(|path| {
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            name.starts_with(start) && name.ends_with(end)
+        });
+        files.sort();
+        for file in files.iter().filter(|_| depth < 8) {
+            configured(file, folders, depth + 1);
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::fs::PermissionsExt;
+    use std::process::Command;
 
-    #[test]
-    fn the_loaders_list_is_read() {
-        let printed = b"\tlinux-vdso.so.1 (0x00007ffc)\n\
-            \tlibm.so.6 => /lib/x86_64-linux-gnu/libm.so.6 (0x00007f01)\n\
-            \t/lib64/ld-linux-x86-64.so.2 (0x00007f02)\n";
-        let files = [
-            "/lib/x86_64-linux-gnu/libm.so.6",
-            "/lib64/ld-linux-x86-64.so.2",
-        ];
-        assert_eq!(read_list(printed).unwrap(), files.map(PathBuf::from));
-        let missing = read_list(b"\tlibodd.so.1 => not found\n");
-        assert_eq!(missing.unwrap_err(), "libodd.so.1");
-        assert_eq!(read_list(b"\tstatically linked\n").unwrap().len(), 0);
-        assert_eq!(read_list(b"\xff (\n => \n (").unwrap().len(), 0);
+    fn names(files: &[PathBuf]) -> BTreeSet<&OsStr> {
+        files.iter().filter_map(|path| path.file_name()).collect()
+    }
+
+    /// Builds in `folder`, with a program of one line or a library of none.
+    fn gcc(folder: &Path, output: &str, words: &[&str]) {
+        fs::write(folder.join("empty.c"), "").unwrap();
+        fs::write(folder.join("main.c"), "int main(void) { return 0; }\n").unwrap();
+        let mut command = Command::new("gcc");
+        command
+            .args(["-Wl,--no-as-needed", "-o", output])
+            .args(words);
+        assert!(command.current_dir(folder).status().unwrap().success());
     }
 
     #[test]
-    fn a_dynamic_program_brings_its_loader() {
-        let own = companions(&std::env::current_exe().unwrap()).unwrap();
-        let names = own.iter().filter_map(|path| path.file_name()?.to_str());
-        assert!(names.clone().any(|name| name.starts_with("libc.so")));
-        assert!(names.clone().any(|name| name.starts_with("ld-")), "{own:?}");
+    fn libraries_are_those_that_the_loader_finds() {
+        let own = env::current_exe().unwrap();
+        for program in [&own, Path::new("/usr/bin/apt-get"), Path::new("/bin/bash")] {
+            let found = companions(program).unwrap();
+            let said = Command::new("ldd").arg(program).output().unwrap().stdout;
+            let said = String::from_utf8(said).unwrap();
+            let said: Vec<PathBuf> = said
+                .split_whitespace()
+                .filter(|word| word.starts_with('/'))
+                .map(PathBuf::from)
+                .collect();
+            assert!(said.len() > 1, "{said:?}");
+            let resolve = |files: &[PathBuf]| -> BTreeSet<PathBuf> {
+                files
+                    .iter()
+                    .map(|path| path.canonicalize().unwrap())
+                    .collect()
+            };
+            assert_eq!(resolve(&found), resolve(&said), "{}", program.display());
+        }
+    }
+
+    #[test]
+    fn search_paths_are_followed_and_inherited() {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path();
+        for below in ["old", "new"] {
+            fs::create_dir(folder.join(below)).unwrap();
+        }
+        let shared = ["-shared", "-nostdlib", "empty.c"];
+        gcc(folder, "old/libdeep.so", &shared);
+        gcc(
+            folder,
+            "old/libtop.so",
+            &[&shared[..], &["-Lold", "-ldeep"]].concat(),
+        );
+        gcc(folder, "new/libnext.so", &shared);
+        gcc(
+            folder,
+            "new/libfirst.so",
+            &[&shared[..], &["-Lnew", "-lnext"]].concat(),
+        );
+        let program = |name: &str, words: &[&str]| {
+            gcc(folder, name, &[&["main.c"], words].concat());
+            companions(&folder.join(name))
+        };
+        let old = [
+            "-Lold",
+            "-ltop",
+            "-Wl,--disable-new-dtags,-rpath,$ORIGIN/old",
+        ];
+        let found = program("inherits", &[&old[..], &["-Wl,-rpath-link,old"]].concat()).unwrap();
+        assert!(found.contains(&folder.canonicalize().unwrap().join("old/libdeep.so")));
+        let new = [
+            "-Lnew",
+            "-lfirst",
+            "-Wl,-rpath-link,new",
+            "-Wl,--enable-new-dtags,-rpath,${ORIGIN}/new",
+        ];
+        let error = program("does-not", &new).unwrap_err().to_string();
+        assert!(error.contains("libnext.so"), "a RUNPATH is not: {error}");
+        let found = program("named", &[&new[..], &["-lnext"]].concat()).unwrap();
+        assert!(names(&found).contains(OsStr::new("libnext.so")));
+    }
+
+    #[test]
+    fn nothing_is_executed() {
+        let folder = tempfile::tempdir().unwrap();
+        let (loader, ran) = (folder.path().join("loader"), folder.path().join("ran"));
+        fs::write(&loader, format!("#!/bin/sh\ntouch {}\n", ran.display())).unwrap();
+        fs::set_permissions(&loader, fs::Permissions::from_mode(0o755)).unwrap();
+        let option = format!("-Wl,--dynamic-linker={}", loader.display());
+        gcc(folder.path(), "program", &["main.c", &option]);
+        let found = companions(&folder.path().join("program")).unwrap();
+        assert!(names(&found).contains(OsStr::new("libc.so.6")));
+        assert!(found.contains(&loader) && !ran.exists());
+    }
+
+    #[test]
+    fn other_files_have_no_libraries() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("file");
+        let own = fs::read(env::current_exe().unwrap()).unwrap();
+        // Cut anywhere, and with every header field in turn set to its limits.
+        let mut files = vec![
+            b"text".to_vec(),
+            b"\x7fELF\x02\x01\x01 lies".to_vec(),
+            Vec::new(),
+        ];
+        files.extend([17, 64, 100, 1000].map(|length| own[..length].to_vec()));
+        for at in 4..400 {
+            let mut bytes = own[..4096].to_vec();
+            bytes[at] = 0xff;
+            files.push(bytes);
+        }
+        for bytes in files {
+            fs::write(&file, bytes).unwrap();
+            drop(companions(&file));
+        }
+        gcc(folder.path(), "static", &["-static-pie", "main.c"]);
+        assert_eq!(companions(&folder.path().join("static")).unwrap().len(), 0);
     }
 
     #[test]

@@ -1,9 +1,10 @@
-//! Virtual machines that are started for real. They need the packages of a kernel
-//! in the folder that REDHANDED_KERNELS names.
+//! Real virtual machines. They need a kernel in the cache folder that
+//! REDHANDED_KERNELS names.
 
 use redhanded_provision::{
-    Accel, Accelerator, Added, Archive, Output, Provision, Vm, VmOptions, VmState, Wanted,
-    build_module, find, needed_modules, provide_newer_qemu, write_initramfs,
+    Accel, Accelerator, Added, Archive, Output, Provision, VirtualMachine, VmOptions, VmState,
+    Wanted, build_module, find, find_newer_qemu, needed_modules, provide_newer_qemu,
+    write_initramfs,
 };
 use std::ffi::OsString;
 use std::fs;
@@ -35,7 +36,7 @@ const fn wanted(archive: Archive) -> Wanted {
     }
 }
 
-/// The second kernel, where the folder has one.
+/// The kernel of the backports, if the folder has it.
 fn backport() -> Option<Provision> {
     let folder = std::env::var_os("REDHANDED_KERNELS")?;
     let found = find(Path::new(&folder), &wanted(Archive::Backports));
@@ -88,7 +89,7 @@ fn run(options: &VmOptions) -> Ran {
         stdout: Box::new(out.clone()),
         stderr: Box::new(err.clone()),
     };
-    let mut vm = Vm::launch(options, output).unwrap();
+    let mut vm = VirtualMachine::launch(options, output).unwrap();
     let state = vm.wait(LIMIT);
     assert_eq!(vm.finish(), state);
     let (log, troubles) = (vm.log(), vm.troubles());
@@ -121,7 +122,7 @@ fn a_workload_gives_its_output_and_its_status() {
 fn a_newer_qemu_does_the_same() {
     let Some(provision) = provision() else { return };
     let folder = PathBuf::from(std::env::var_os("REDHANDED_KERNELS").unwrap());
-    if !folder.join("newer-qemu").exists() {
+    if find_newer_qemu(&folder).is_none() {
         eprintln!("skipped: the folder has no second QEMU");
         return;
     }
@@ -140,7 +141,7 @@ fn a_newer_qemu_does_the_same() {
 }
 
 #[test]
-fn what_cannot_be_run_ends_as_in_a_shell() {
+fn a_workload_that_cannot_be_run_ends_as_in_a_shell() {
     let Some(provision) = provision() else { return };
     let ran = run(&options(&provision, &["absent-program"]));
     assert_eq!(ran.state, VmState::Exited(127));
@@ -154,7 +155,7 @@ fn what_cannot_be_run_ends_as_in_a_shell() {
 }
 
 #[test]
-fn much_output_arrives_whole() {
+fn much_output_arrives_in_full() {
     let Some(provision) = provision() else { return };
     let ran = run(&options(&provision, &["seq", "1", "20000"]));
     assert_eq!(ran.state, VmState::Exited(0));
@@ -163,7 +164,7 @@ fn much_output_arrives_whole() {
 }
 
 #[test]
-fn a_panic_is_told() {
+fn a_panic_is_reported() {
     let Some(provision) = provision() else { return };
     let ran = run(&options(
         &provision,
@@ -193,7 +194,7 @@ fn a_program_of_the_host_runs_with_its_libraries_and_files() {
     fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
     let add = |text: String| Added::parse(&OsString::from(text)).unwrap();
     let base = folder.path().display();
-    // coreutils' own: busybox has no --version of it.
+    // From coreutils: busybox's has no --version.
     let program = PathBuf::from("/usr/bin/sha512sum");
     let machine = VmOptions {
         added: vec![
@@ -224,7 +225,7 @@ fn a_program_of_the_host_runs_with_its_libraries_and_files() {
 }
 
 #[test]
-fn a_program_from_a_folder_for_temporary_files_is_there() {
+fn a_program_in_a_temporary_folder_is_put_there_in_the_guest() {
     let Some(provision) = provision() else { return };
     let folder = tempfile::tempdir_in("/tmp").unwrap();
     let script = folder.path().join("load.sh");
@@ -288,7 +289,7 @@ fn module_of(provision: &Provision) {
 }
 
 #[test]
-fn a_refused_module_ends_it_before_the_workload() {
+fn a_refused_module_keeps_the_workload_from_starting() {
     let Some(provision) = provision() else { return };
     let folder = tempfile::tempdir().unwrap();
     let module = folder.path().join("bad.ko");
@@ -308,7 +309,7 @@ fn a_refused_module_ends_it_before_the_workload() {
 }
 
 #[test]
-fn the_kernels_own_modules_come_with_what_they_need() {
+fn the_kernels_own_modules_come_with_their_dependencies() {
     for provision in provision().into_iter().chain(backport()) {
         own_modules_of(&provision);
     }
@@ -347,7 +348,7 @@ fn a_stopped_machine_waits_for_its_debugger() {
         stdout: Box::new(io::sink()),
         stderr: Box::new(io::sink()),
     };
-    let mut vm = Vm::launch(&machine, output).unwrap();
+    let mut vm = VirtualMachine::launch(&machine, output).unwrap();
     let folder = vm.gdb().parent().unwrap().to_owned();
     assert_eq!(fs::metadata(&folder).unwrap().mode() & 0o777, 0o700);
     let state = vm.wait_beyond(&VmState::Booting, Duration::from_millis(500));
@@ -367,14 +368,14 @@ fn a_stopped_machine_waits_for_its_debugger() {
 }
 
 #[test]
-fn a_machine_that_is_dropped_is_gone() {
+fn a_machine_ends_when_it_is_dropped() {
     let Some(provision) = provision() else { return };
     let machine = options(&provision, &["sleep", "1000"]);
     let output = Output {
         stdout: Box::new(io::sink()),
         stderr: Box::new(io::sink()),
     };
-    let vm = Vm::launch(&machine, output).unwrap();
+    let vm = VirtualMachine::launch(&machine, output).unwrap();
     assert_eq!(vm.wait_beyond(&VmState::Booting, LIMIT), VmState::Running);
     let stat = fs::read_to_string(format!("/proc/{}/stat", vm.pid())).unwrap();
     let group = stat.rsplit(") ").next().unwrap().split(' ').nth(2).unwrap();
@@ -385,28 +386,33 @@ fn a_machine_that_is_dropped_is_gone() {
 }
 
 #[test]
-fn what_qemu_refuses_is_told_in_its_words() {
+fn a_refusal_of_qemu_is_reported_in_its_words() {
     let Some(provision) = provision() else { return };
     let machine = VmOptions {
         qemu_args: vec!["-device".into(), "no-such-device".into()],
         ..options(&provision, &["true"])
     };
-    let error = Vm::launch(&machine, Output::ours()).err().unwrap();
+    let error = VirtualMachine::launch(&machine, Output::ours())
+        .err()
+        .unwrap();
     assert!(error.to_string().contains("no-such-device"), "{error}");
     let machine = VmOptions {
         kernel: "/absent/vmlinuz".into(),
         ..machine
     };
-    let error = Vm::launch(&machine, Output::ours()).err().unwrap();
+    let error = VirtualMachine::launch(&machine, Output::ours())
+        .err()
+        .unwrap();
     assert!(error.to_string().contains("/absent/vmlinuz"), "{error}");
 }
 
-/// Not a test of its own: what is killed in the next one.
+/// Not a test of its own: the process that the next one kills.
 #[test]
 #[ignore = "started by a_killed_launcher_leaves_no_machine"]
 fn launcher() {
     let Some(provision) = provision() else { return };
-    let vm = Vm::launch(&options(&provision, &["sleep", "1000"]), Output::ours()).unwrap();
+    let vm =
+        VirtualMachine::launch(&options(&provision, &["sleep", "1000"]), Output::ours()).unwrap();
     println!("\nqemu {}", vm.pid());
     let _ = vm.wait(LIMIT);
 }
@@ -433,7 +439,7 @@ fn a_killed_launcher_leaves_no_machine() {
     child.kill().unwrap();
     child.wait().unwrap();
     let deadline = Instant::now() + Duration::from_secs(10);
-    // Who inherits it may take a moment to wait for it.
+    // Its new parent may take a moment to reap it.
     let gone = || fs::read_to_string(&process).map_or(true, |stat| stat.contains(") Z "));
     while !gone() {
         assert!(Instant::now() < deadline, "QEMU lives on");
@@ -442,7 +448,7 @@ fn a_killed_launcher_leaves_no_machine() {
 }
 
 #[test]
-fn the_first_file_system_is_what_cpio_reads() {
+fn the_file_system_can_be_read_by_cpio() {
     let Some(provision) = provision() else { return };
     let folder = tempfile::tempdir().unwrap();
     let further = folder.path().join("further");
@@ -487,7 +493,7 @@ fn kvm_is_used_only_where_it_runs_a_kernel() {
         stdout: Box::new(out.clone()),
         stderr: Box::new(err),
     };
-    let mut vm = Vm::launch(&machine, output).unwrap();
+    let mut vm = VirtualMachine::launch(&machine, output).unwrap();
     match vm.accelerator() {
         Accelerator::Kvm => eprintln!("KVM runs here"),
         Accelerator::Tcg(why) => {

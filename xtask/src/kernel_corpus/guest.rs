@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
-use redhanded_provision::{Added, Output, Provision, Vm, VmOptions, VmState};
+use redhanded_provision::{Added, Output, Provision, VirtualMachine, VmOptions, VmState};
 use tempfile::TempDir;
 
 /// How long a kernel may take to boot where everything is emulated.
@@ -25,7 +25,7 @@ while read -r line; do eval \"$line\"; echo \"ended $?\"; done";
 
 /// A booted kernel with two CPUs.
 pub struct Guest {
-    vm: Vm,
+    vm: VirtualMachine,
     shell: BufReader<UnixStream>,
     /// Has the shell's socket in it.
     _folder: TempDir,
@@ -66,7 +66,7 @@ impl Guest {
             to: "/usr/local/bin".into(),
             load: false,
         });
-        let vm = Vm::launch(
+        let vm = VirtualMachine::launch(
             &options,
             Output {
                 stdout: Box::new(io::sink()),

@@ -5,7 +5,7 @@ use crate::exit::{self, Failure};
 use crate::observe::Display;
 use crate::screen;
 use redhanded_model::{Run, Unseen};
-use redhanded_provision::{Output, Vm, VmState};
+use redhanded_provision::{Output, VirtualMachine, VmState};
 use redhanded_target::{Ending, Signals, TargetError};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -23,12 +23,12 @@ pub fn begin(
     kernel: &KernelSubject,
     signals: &Signals,
     display: &Display,
-) -> Result<(String, Option<Vm>), Failure> {
+) -> Result<(String, Option<VirtualMachine>), Failure> {
     let options = match &kernel.place {
         Place::Running(address) => return Ok((address.to_string(), None)),
         Place::Launched(options) => options,
     };
-    let machine = Vm::launch(options, Output::ours())?;
+    let machine = VirtualMachine::launch(options, Output::ours())?;
     if display.announce {
         screen::say(&format!(
             "redhanded: booting {} on {}",
@@ -72,7 +72,7 @@ pub fn unobserved(place: Place, signals: &Signals) -> Result<ExitCode, Failure> 
         return Ok(ExitCode::SUCCESS);
     };
     options.waits = false;
-    let mut machine = Vm::launch(&options, Output::ours())?;
+    let mut machine = VirtualMachine::launch(&options, Output::ours())?;
     while !machine.wait(LISTENS_EVERY).is_over() {
         if let Some(signal) = signals.asked_to_end() {
             let core = false;
@@ -86,7 +86,7 @@ pub fn unobserved(place: Place, signals: &Signals) -> Result<ExitCode, Failure> 
 }
 
 /// Ends a virtual machine that was started here; how its workload ended.
-pub fn end(mut machine: Vm, over: bool, run: &mut Run) -> Ending {
+pub fn end(mut machine: VirtualMachine, over: bool, run: &mut Run) -> Ending {
     if over {
         let _ = machine.wait(FAREWELL);
     }

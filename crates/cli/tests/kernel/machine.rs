@@ -2,7 +2,8 @@
 
 use crate::place::Outcome;
 use redhanded_provision::{
-    Accel, Added, Archive, Output, Provision, Vm, VmOptions, VmState, Wanted, build_modules, find,
+    Accel, Added, Archive, Output, Provision, VirtualMachine, VmOptions, VmState, Wanted,
+    build_modules, find,
 };
 use serde_json::Value;
 use std::fs;
@@ -94,7 +95,7 @@ impl Kernels {
             stdout: Box::new(said.clone()),
             stderr: Box::new(io::sink()),
         };
-        let vm = Vm::launch(&options, output).unwrap();
+        let vm = VirtualMachine::launch(&options, output).unwrap();
         let state = vm.wait_beyond(&VmState::Booting, BOOTS_WITHIN);
         assert_eq!(state, VmState::Running, "{:#?}", vm.log());
         Machine { vm, said }
@@ -108,7 +109,7 @@ pub fn corpus() -> PathBuf {
 
 /// A running machine.
 pub struct Machine {
-    vm: Vm,
+    vm: VirtualMachine,
     said: Said,
 }
 

@@ -1,6 +1,7 @@
 //! Small object files and libraries, compiled by the test that looks at them.
 
 use redhanded_image::{Image, link};
+use redhanded_provision::{Archive, Provision, Wanted, find};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use tempfile::TempDir;
@@ -81,13 +82,20 @@ pub fn open(folder: &Path, bytes: &[u8]) -> Image {
     Image::open(&path).unwrap()
 }
 
-/// The folder with kernels, or a word on what is not tested without it.
-pub fn kernels() -> Option<PathBuf> {
-    let folder = std::env::var_os("REDHANDED_KERNELS").map(PathBuf::from);
-    if folder.is_none() {
+/// The kernels with debug information in the folder that REDHANDED_KERNELS names.
+pub fn kernels() -> Vec<Provision> {
+    let Some(folder) = std::env::var_os("REDHANDED_KERNELS").map(PathBuf::from) else {
         println!("skipped: REDHANDED_KERNELS names no folder with a kernel");
-    }
-    folder
+        return Vec::new();
+    };
+    let wanted = [Archive::Release, Archive::Backports].map(|archive| Wanted {
+        archive,
+        debug: true,
+        headers: false,
+    });
+    let found: Vec<_> = wanted.iter().filter_map(|w| find(&folder, w)).collect();
+    assert!(!found.is_empty(), "no kernel in {}", folder.display());
+    found
 }
 
 /// The start of a function.

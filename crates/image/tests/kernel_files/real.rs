@@ -5,6 +5,7 @@ use gimli::constants as dw;
 use object::{Object, ObjectSection, ObjectSymbol, SymbolKind};
 use redhanded_image::Image;
 use redhanded_image::kernel::{Btf, Field, Stage, prepare, symbols, unpack};
+use redhanded_provision::{Archive, Wanted, find};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -22,25 +23,19 @@ fn kernels() -> Vec<Kernel> {
         return Vec::new();
     };
     let folder = Path::new(&folder);
-    let mut found = Vec::new();
-    for entry in fs::read_dir(folder.join("boot")).unwrap() {
-        let vmlinuz = entry.unwrap().path();
-        let name = vmlinuz.file_name().unwrap().to_str().unwrap();
-        let Some(release) = name.strip_prefix("vmlinuz-") else {
-            continue;
-        };
-        let vmlinux = folder.join(format!("usr/lib/debug/boot/vmlinux-{release}"));
-        if vmlinux.exists() {
-            found.push(Kernel { vmlinuz, vmlinux });
-        } else {
-            println!("skipped {name}: its debug package is not there");
-        }
-    }
-    assert!(
-        !found.is_empty(),
-        "no vmlinuz with its vmlinux in {}",
-        folder.display()
-    );
+    let wanted = [Archive::Release, Archive::Backports].map(|archive| Wanted {
+        archive,
+        debug: true,
+        headers: false,
+    });
+    let found = wanted.iter().filter_map(|wanted| find(folder, wanted));
+    let found: Vec<Kernel> = found
+        .map(|found| Kernel {
+            vmlinuz: found.kernel,
+            vmlinux: found.vmlinux.unwrap(),
+        })
+        .collect();
+    assert!(!found.is_empty(), "no kernel in {}", folder.display());
     found
 }
 

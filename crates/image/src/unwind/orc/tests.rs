@@ -8,6 +8,7 @@ use gimli::{
     UnwindContext, UnwindSection, UnwindTableRow,
 };
 use redhanded_model::Svma;
+use redhanded_provision::{Archive, Wanted, find};
 
 #[test]
 fn agrees_with_dwarf() {
@@ -15,11 +16,15 @@ fn agrees_with_dwarf() {
         println!("skipped: REDHANDED_KERNELS names no folder with a kernel");
         return;
     };
-    let boot = std::path::Path::new(&folder).join("usr/lib/debug/boot");
-    for entry in std::fs::read_dir(boot).unwrap() {
-        let entry = entry.unwrap();
-        if entry.file_name().to_string_lossy().starts_with("vmlinux-") {
-            compare(&Image::open(&entry.path()).unwrap());
+    for archive in [Archive::Release, Archive::Backports] {
+        let wanted = Wanted {
+            archive,
+            debug: true,
+            headers: false,
+        };
+        match find(folder.as_ref(), &wanted) {
+            Some(kernel) => compare(&Image::open(&kernel.vmlinux.unwrap()).unwrap()),
+            None => println!("skipped: no kernel of {archive:?}"),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Whether the processor or QEMU executes the guest's code.
+//! KVM or TCG: whether the processor or QEMU executes the guest's code.
 
 use super::{VmOptions, last_line, on_file, unsupported};
 use crate::ProvisionError;
@@ -13,19 +13,19 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-/// How long a kernel may take under KVM until it says its first words. Where KVM
-/// works it is a few tenths of a second.
-const FIRST_WORDS: Duration = Duration::from_secs(4);
+/// How long a kernel may take to print its version under KVM. Where KVM works it
+/// takes a few tenths of a second.
+const FIRST_MESSAGE: Duration = Duration::from_secs(4);
 
-/// How a machine is to be run.
+/// The accelerator that is asked for.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum Accel {
-    /// By KVM where that works, else by TCG.
+    /// KVM where it works, else TCG.
     #[default]
     Auto,
-    /// By KVM.
+    /// KVM.
     Kvm,
-    /// By TCG, QEMU's translator.
+    /// TCG, QEMU's translator.
     Tcg,
 }
 
@@ -37,17 +37,17 @@ impl FromStr for Accel {
             "auto" => Ok(Self::Auto),
             "kvm" => Ok(Self::Kvm),
             "tcg" => Ok(Self::Tcg),
-            other => Err(format!("{other} is none of auto, kvm and tcg")),
+            other => Err(format!("{other} is not one of auto, kvm and tcg")),
         }
     }
 }
 
-/// How a machine is run.
+/// The accelerator that is used.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Accelerator {
-    /// By KVM.
+    /// KVM.
     Kvm,
-    /// By TCG; with the reason why KVM is not used, if it was considered.
+    /// TCG, with the reason why KVM is not used if it was considered.
     Tcg(Option<String>),
 }
 
@@ -62,19 +62,19 @@ impl fmt::Display for Accelerator {
 }
 
 impl Accelerator {
-    /// What QEMU has to be told.
+    /// QEMU's options for it.
     #[must_use]
     pub fn arguments(&self) -> [&'static str; 4] {
         match self {
             Self::Kvm => ["-accel", "kvm", "-cpu", "host"],
-            // QEMU 7.2 spoils the flags in cmpxchg16b, which newer kernels use for
-            // every allocation: a processor without it has them do otherwise.
+            // QEMU 7.2 sets wrong flags in cmpxchg16b, which newer kernels use for
+            // every allocation. On a processor without it they do not.
             Self::Tcg(_) => ["-accel", "tcg,thread=multi", "-cpu", "qemu64,-cx16"],
         }
     }
 }
 
-/// Chooses, and tries KVM out where the choice is ours.
+/// Chooses the accelerator. For [`Accel::Auto`] KVM is tried first.
 pub fn choose(options: &VmOptions) -> Result<Accelerator, ProvisionError> {
     let device = Path::new("/dev/kvm");
     match options.accel {
@@ -93,7 +93,7 @@ pub fn choose(options: &VmOptions) -> Result<Accelerator, ProvisionError> {
     }
 }
 
-/// Why KVM's device cannot be used, if so.
+/// The reason why KVM's device cannot be used, if there is one.
 fn refusal(device: &Path) -> Option<String> {
     let why = OpenOptions::new()
         .read(true)
@@ -104,16 +104,19 @@ fn refusal(device: &Path) -> Option<String> {
     Some(match why.kind() {
         io::ErrorKind::NotFound => format!("there is no {device}"),
         io::ErrorKind::PermissionDenied => {
-            format!("no permission to use {device} (its group may: often it is called kvm)")
+            format!(
+                "no permission to use {device} (members of its group, often called kvm, have it)"
+            )
         }
         _ => format!("{device}: {why}"),
     })
 }
 
-/// Boots the kernel itself under KVM until it speaks; why it did not, if so.
+/// Boots the kernel under KVM until it prints its version. Gives the reason if it
+/// does not.
 ///
-/// Nothing smaller will do: there are machines whose KVM runs a few instructions
-/// and no kernel.
+/// Nothing smaller will do: on some machines KVM runs a few instructions, but not a
+/// kernel.
 fn try_out(options: &VmOptions) -> Result<Option<String>, ProvisionError> {
     let mut command = options.qemu.command();
     command
@@ -129,36 +132,36 @@ fn try_out(options: &VmOptions) -> Result<Option<String>, ProvisionError> {
     let mut child = command
         .spawn()
         .map_err(on_file("run", &options.qemu.program))?;
-    let spoke = first_words(&mut child);
-    // It fails only when QEMU is gone already.
+    let booted = first_message(&mut child);
+    // This fails only if QEMU is gone already.
     drop(child.kill());
     let mut said = Vec::new();
     if let Some(stderr) = child.stderr.take() {
         drop(stderr.take(1 << 16).read_to_end(&mut said));
     }
     drop(child.wait());
-    Ok(match spoke {
+    Ok(match booted {
         Some(true) => None,
         Some(false) => Some(format!("KVM does not run here: {}", last_line(&said))),
         None => Some(format!(
-            "KVM does not run here: the kernel said nothing in {} s",
-            FIRST_WORDS.as_secs(),
+            "KVM does not run here: the kernel printed nothing in {} s",
+            FIRST_MESSAGE.as_secs(),
         )),
     })
 }
 
-/// Whether the kernel said its version; `None` when it took too long.
-fn first_words(child: &mut Child) -> Option<bool> {
+/// Whether the kernel printed its version; `None` if it took too long.
+fn first_message(child: &mut Child) -> Option<bool> {
     let mut stdout = child.stdout.take()?;
     let (sender, receiver) = mpsc::channel();
     thread::spawn(move || {
-        // It fails only when nobody waits any longer.
-        let _ = sender.send(says_version(&mut stdout));
+        // This fails only if nobody waits any longer.
+        let _ = sender.send(prints_version(&mut stdout));
     });
-    receiver.recv_timeout(FIRST_WORDS).ok()
+    receiver.recv_timeout(FIRST_MESSAGE).ok()
 }
 
-fn says_version(stdout: &mut impl Read) -> bool {
+fn prints_version(stdout: &mut impl Read) -> bool {
     let words = b"Linux version";
     let mut said = Vec::new();
     let mut buffer = [0; 1024];
@@ -179,23 +182,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_refusal_says_what_is_wrong() {
+    fn a_refusal_gives_its_reason() {
         let absent = refusal(Path::new("/absent/kvm")).unwrap();
         assert_eq!(absent, "there is no /absent/kvm");
         let folder = tempfile::tempdir().unwrap();
-        assert!(refusal(folder.path()).is_some(), "no device at all");
+        assert!(refusal(folder.path()).is_some(), "a folder is not a device");
         let file = folder.path().join("kvm");
         std::fs::File::create(&file).unwrap();
         assert_eq!(refusal(&file), None);
     }
 
     #[test]
-    fn only_the_kernels_own_words_count() {
-        assert!(says_version(
+    fn only_the_kernels_own_output_counts() {
+        assert!(prints_version(
             &mut &b"Probing... ok\n[ 0.0] Linux version 6"[..]
         ));
-        assert!(!says_version(&mut &b"Probing EDD... ok\n"[..]));
-        assert!(!says_version(&mut io::repeat(b'x')), "not for ever");
+        assert!(!prints_version(&mut &b"Probing EDD... ok\n"[..]));
+        assert!(!prints_version(&mut io::repeat(b'x')), "not for ever");
     }
 
     #[test]

@@ -1,32 +1,32 @@
-//! What goes along into the guest.
+//! Files of the host that are put into the guest.
 
-use super::needed::is_module;
+use super::module_dependencies::is_module;
 use super::{on_file, unsupported};
 use crate::ProvisionError;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// A file, folder or module that goes along into the guest.
+/// A file, folder or module of the host that is put into the guest.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Added {
     /// Where it is on the host.
     pub from: PathBuf,
-    /// Where it is to be in the guest, from its root.
+    /// Where it is put in the guest: an absolute path.
     pub to: PathBuf,
-    /// Whether it is a module to be loaded before the workload starts.
+    /// Whether it is a module that is loaded before the workload starts.
     pub load: bool,
 }
 
 impl Added {
     /// Reads `PATH` or `PATH:GUESTPATH`.
     ///
-    /// Without a place it goes into the guest's root folder under its own name, and
-    /// if it is a module, it is loaded; a module with a place is for the workload
-    /// to load. A path with a colon in it needs a place.
+    /// Without `GUESTPATH` the file keeps its name and is put into the guest's root
+    /// folder. A module is then loaded, while one with a `GUESTPATH` is left for the
+    /// workload to load. A path that contains a colon needs a `GUESTPATH`.
     ///
     /// # Errors
-    /// When there is no such file, or the place is no path from the root.
+    /// When there is no such file, or `GUESTPATH` is not absolute.
     pub fn parse(text: &OsStr) -> Result<Self, ProvisionError> {
         let bytes = text.as_bytes();
         let colon = bytes.iter().rposition(|b| *b == b':');
@@ -38,7 +38,7 @@ impl Added {
         let from = from.canonicalize().map_err(on_file("add", &from))?;
         match to {
             Some(to) if !to.is_absolute() => Err(unsupported(format!(
-                "cannot add {}: {} is no path from the guest's root",
+                "cannot add {}: {} is not an absolute path",
                 from.display(),
                 to.display(),
             ))),
@@ -51,7 +51,7 @@ impl Added {
         }
     }
 
-    /// A module to be loaded.
+    /// A module that is loaded before the workload starts.
     #[must_use]
     pub fn module(path: &Path) -> Self {
         Self {
@@ -65,7 +65,7 @@ impl Added {
         let to = Path::new("/").join(name);
         let load = is_module(&from) && !from.is_dir();
         Self {
-            // What is loaded is unpacked before: not every kernel can do that.
+            // It is decompressed here, because not every kernel can do that.
             to: match to.extension() {
                 Some(end) if load && end != "ko" => to.with_extension(""),
                 _ => to,
@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_place_may_be_given_and_modules_without_one_are_loaded() {
+    fn a_guest_path_may_be_given_and_modules_without_one_are_loaded() {
         let folder = tempfile::tempdir().unwrap();
         let base = folder.path().canonicalize().unwrap();
         for name in ["load", "x.ko", "y.ko.xz", "odd:name"] {

@@ -1,4 +1,4 @@
-//! The modules that a kernel came with.
+//! A kernel's own modules, and what they depend on.
 
 use super::{Provision, last_line, on_file, unsupported};
 use crate::ProvisionError;
@@ -9,9 +9,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// The files of a kernel's own modules, by name, in the order in which they have to
-/// be loaded: each after those that it depends on. What is built into the kernel
-/// has no file and is left out.
+/// The files of the named modules and of those that they depend on, in the order in
+/// which they have to be loaded. Modules that are built into the kernel have no file
+/// and are left out.
 ///
 /// # Errors
 /// When there is no such module, or it cannot be read.
@@ -21,7 +21,7 @@ pub fn needed_modules(
 ) -> Result<Vec<PathBuf>, ProvisionError> {
     let Some(folder) = &provision.modules else {
         return Err(unsupported(format!(
-            "the modules of {} are not at hand",
+            "the modules of {} are missing",
             provision.release,
         )));
     };
@@ -46,11 +46,12 @@ pub fn needed_modules(
     Ok(search.found)
 }
 
-/// The search for what modules depend on.
+/// A depth-first search for dependencies.
 struct Search<'a> {
     files: BTreeMap<String, PathBuf>,
     builtin: Vec<String>,
     busybox: &'a Path,
+    /// The modules whose dependencies are being searched.
     above: Vec<String>,
     found: Vec<PathBuf>,
 }
@@ -63,14 +64,14 @@ impl Search<'_> {
             }
             return Err(unsupported(format!("the kernel has no module {name}")));
         };
-        // A circle would be a lie of the files.
+        // Damaged files could depend on each other in a circle.
         if self.found.contains(&path) || self.above.iter().any(|above| above == name) {
             return Ok(());
         }
         let bytes = read_module(&path, self.busybox)?;
         let Some(dependencies) = dependencies(&bytes) else {
             let path = path.display();
-            return Err(unsupported(format!("{path} is no module that can be read")));
+            return Err(unsupported(format!("{path} is not a readable module")));
         };
         self.above.push(name.to_owned());
         for dependency in dependencies {
@@ -82,7 +83,7 @@ impl Search<'_> {
     }
 }
 
-/// A module as it was before a distribution compressed it.
+/// Reads a module, and decompresses it if need be.
 pub fn read_module(path: &Path, busybox: &Path) -> Result<Vec<u8>, ProvisionError> {
     let (program, argument) = match path.extension().and_then(OsStr::to_str) {
         Some("xz") => (busybox, "xzcat"),
@@ -101,10 +102,10 @@ pub fn read_module(path: &Path, busybox: &Path) -> Result<Vec<u8>, ProvisionErro
     }
     let why = last_line(&output.stderr);
     let path = path.display();
-    Err(unsupported(format!("cannot unpack {path}: {why}")))
+    Err(unsupported(format!("cannot decompress {path}: {why}")))
 }
 
-/// The names in a module's own list of what it depends on.
+/// The modules that a module says it depends on.
 fn dependencies(module: &[u8]) -> Option<Vec<String>> {
     let file = object::File::parse(module).ok()?;
     let information = file.section_by_name(".modinfo")?;
@@ -129,7 +130,7 @@ fn list(folder: &Path, files: &mut BTreeMap<String, PathBuf>) -> Result<(), Prov
     Ok(())
 }
 
-/// Whether a file is called as modules are, compressed or not.
+/// Whether a file has the name of a module, compressed or not.
 pub fn is_module(path: &Path) -> bool {
     let name = path.file_name().and_then(OsStr::to_str).unwrap_or_default();
     [".ko", ".ko.xz", ".ko.gz", ".ko.zst"]
@@ -137,7 +138,7 @@ pub fn is_module(path: &Path) -> bool {
         .any(|end| name.ends_with(end))
 }
 
-/// A module's name as the kernel has it.
+/// The name that the kernel has for a module.
 fn canonical(path: &Path) -> String {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let stem = name.split_once(".ko").map_or(&*name, |(stem, _)| stem);
@@ -149,13 +150,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_module_depends_on_nothing_known() {
+    fn a_file_that_is_not_a_module_has_no_dependencies() {
         assert_eq!(dependencies(b""), None);
         assert_eq!(dependencies(b"\x7fELF\x02\x01\x01 lies"), None);
     }
 
     #[test]
-    fn names_are_those_of_the_kernel() {
+    fn names_are_those_that_the_kernel_uses() {
         for name in ["a/dm-mod.ko", "dm_mod.ko.xz", "dm-mod.ko.zst"] {
             assert!(is_module(Path::new(name)));
             assert_eq!(canonical(Path::new(name)), "dm_mod");

@@ -1,6 +1,6 @@
-//! Building modules.
+//! Building loadable modules from C.
 
-use super::provision::on_path;
+use super::find::on_path;
 use super::{Provision, last_line, on_file, system, unsupported};
 use crate::ProvisionError;
 use std::ffi::{OsStr, OsString};
@@ -9,11 +9,11 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// Builds the one module whose C sources are in `source`, with debug information
-/// that names the sources where they are. Everything that is made is made in `out`.
+/// Builds the one module whose C sources are in `source`. Its debug information
+/// names these sources. All output goes to `out`.
 ///
 /// # Errors
-/// When there are no headers, or the compiler refuses; with its first error.
+/// When there are no headers, or with the compiler's first error.
 pub fn build_module(
     provision: &Provision,
     source: &Path,
@@ -23,14 +23,15 @@ pub fn build_module(
     match (built.pop(), built.pop()) {
         (Some(module), None) => Ok(module),
         _ => Err(unsupported(format!(
-            "{} does not make one module",
+            "{} does not build exactly one module",
             source.display(),
         ))),
     }
 }
 
-/// Builds the modules of a folder: those that its Kbuild or Makefile names, else one
-/// of each C file. Gives them in the order of their names.
+/// Builds the modules of a folder, and gives their paths in alphabetical order. A
+/// Kbuild or Makefile names the modules; without one there is a module for each C
+/// file.
 ///
 /// # Errors
 /// As [`build_module`].
@@ -57,7 +58,7 @@ pub fn build_modules(
             .any(|b| b" \t:#$%".contains(b))
         {
             return Err(unsupported(format!(
-                "cannot build in {}: make reads some of its characters in its own way",
+                "cannot build in {}: its path has characters that are special to make",
                 path.display(),
             )));
         }
@@ -88,19 +89,18 @@ pub fn build_modules(
     Ok(modules)
 }
 
-/// The folder that make is started in: the headers' own, but for its Makefile, which
-/// names the rest by where it would be if it were installed.
+/// Makes the folder that make is started in: links to everything in the headers'
+/// folder, except the Makefile, which refers to `/usr/src` and is rewritten.
 fn make_tree(headers: &Path, tree: &Path) -> Result<(), ProvisionError> {
     let makefile = headers.join("Makefile");
     let text = fs::read_to_string(&makefile).map_err(on_file("read", &makefile))?;
-    // Without a parent there is nothing beside it.
     let beside = headers.parent().unwrap_or(headers);
     fs::create_dir_all(tree).map_err(on_file("create", tree))?;
     let names = fs::read_dir(headers).map_err(on_file("list", headers))?;
     for name in names {
         let name = name.map_err(on_file("list", headers))?.file_name();
-        // Of a vmlinux beside the headers, types for the module would be made, by a
-        // program that few have.
+        // With a vmlinux the build would make type information for the module,
+        // for which it needs pahole.
         if name != "Makefile" && (name != "vmlinux" || on_path("pahole")) {
             link(&headers.join(&name), &tree.join(&name))?;
         }
@@ -109,13 +109,13 @@ fn make_tree(headers: &Path, tree: &Path) -> Result<(), ProvisionError> {
     fs::write(&makefile, moved(&text, beside)).map_err(on_file("write", &makefile))
 }
 
-/// The Makefile with `/usr/src/` wherever that is now.
+/// The Makefile with another folder in place of `/usr/src/`.
 fn moved(makefile: &str, beside: &Path) -> String {
     makefile.replace("/usr/src/", &format!("{}/", beside.display()))
 }
 
-/// Makes links to the sources, because make writes beside them. Gives the names in
-/// the folder itself.
+/// Makes links to the sources, because make writes beside them. Gives the names of
+/// the files at the top.
 fn link_sources(from: &Path, to: &Path, out: &Path) -> Result<Vec<OsString>, ProvisionError> {
     fs::create_dir_all(to).map_err(on_file("create", to))?;
     let mut names = Vec::new();
@@ -139,7 +139,7 @@ fn link(to: &Path, at: &Path) -> Result<(), ProvisionError> {
     if fs::read_link(at).is_ok_and(|old| old == *to) {
         return Ok(());
     }
-    // Only a former link of another source can be there.
+    // Only a link of an earlier build can be there.
     drop(fs::remove_file(at));
     symlink(to, at).map_err(on_file("link", at))
 }
@@ -150,7 +150,7 @@ fn make(headers: &Path, tree: &Path, work: &Path, source: &Path) -> Result<(), P
         .arg("-C")
         .arg(tree)
         .arg(format!("M={}", work.display()))
-        // What a source includes by its place is looked for from where it is.
+        // Relative includes are looked up beside the source, not the link.
         .arg(format!(
             "KCFLAGS=-g -I{source} -fdebug-prefix-map={}={source}",
             work.display(),
@@ -159,7 +159,7 @@ fn make(headers: &Path, tree: &Path, work: &Path, source: &Path) -> Result<(), P
         .arg("modules")
         .env("LC_ALL", "C")
         .stdin(Stdio::null());
-    // The flags of a make that we may have been started by are not for this one.
+    // If a make has started us, its flags are not meant for this one.
     for name in ["MAKEFLAGS", "MAKELEVEL", "MFLAGS"] {
         command.env_remove(name);
     }
@@ -178,7 +178,7 @@ fn make(headers: &Path, tree: &Path, work: &Path, source: &Path) -> Result<(), P
     Err(unsupported(format!("cannot build {source}: {error}")))
 }
 
-/// The compiler that the kernel was built with, by its name: `gcc-12`.
+/// The name of the compiler that the kernel was built with, such as `gcc-12`.
 fn wanted_compiler(variables: &str) -> Option<String> {
     let line = variables.lines().find(|line| line.starts_with("CC "))?;
     let name = &line[line.rfind("gcc")?..];
@@ -190,14 +190,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_makefile_names_where_things_are_now() {
+    fn the_makefile_refers_to_the_unpacked_headers() {
         let text = "include /usr/src/linux-headers-6.1.0-54-common/Makefile\n";
         let expected = "include /cache/usr/src/linux-headers-6.1.0-54-common/Makefile\n";
         assert_eq!(moved(text, Path::new("/cache/usr/src")), expected);
     }
 
     #[test]
-    fn the_compiler_is_the_kernels_own() {
+    fn the_kernels_own_compiler_is_found() {
         let text = "override ARCH = x86\nCCACHE = ccache\n\
             CC = $(if $(USE),$(CCACHE)) $(CROSS_COMPILE)gcc-12\n";
         assert_eq!(wanted_compiler(text).as_deref(), Some("gcc-12"));
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn sources_are_linked_and_never_written_beside() {
+    fn sources_are_linked_and_the_output_is_not() {
         let folder = tempfile::tempdir().unwrap();
         let source = folder.path().join("source");
         fs::create_dir_all(source.join("part")).unwrap();
