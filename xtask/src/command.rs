@@ -10,7 +10,7 @@ use anyhow::{Context, Result};
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 
-use crate::place;
+use crate::paths;
 
 /// What a captured program left behind.
 pub struct Outcome {
@@ -46,7 +46,7 @@ pub fn shown(program: &str, arguments: &[&str]) -> Result<bool> {
     println!("$ {}", in_words(program, arguments));
     let status = Command::new(program)
         .args(arguments)
-        .current_dir(place::root())
+        .current_dir(paths::root())
         .status()
         .with_context(|| format!("cannot start {program}"))?;
     Ok(status.success())

@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
 
-use crate::place;
+use crate::paths;
 use mutation::Random;
 use seeds::Seed;
 
@@ -37,7 +37,7 @@ const LIMIT: Duration = Duration::from_secs(20);
 /// # Errors
 /// When a case panics or hangs, or the seeds cannot be made.
 pub fn run(seconds: u64) -> Result<()> {
-    let folder = place::target().join("fuzz");
+    let folder = paths::target().join("fuzz");
     fs::create_dir_all(&folder).with_context(|| format!("no folder {}", folder.display()))?;
     let seeds = seeds::gather(&folder)?;
     let names: Vec<&str> = seeds.iter().map(|seed| seed.name.as_str()).collect();

@@ -319,11 +319,11 @@ pub fn base_name(name: &str) -> &str {
 mod tests {
     use super::*;
     use crate::claims::List;
-    use crate::kernel::Kernel;
+    use crate::corpus::program::Program;
 
     fn expectation(words: &str) -> Expectation {
         let text = format!("//@ build: O0\n//@ expect: {words}\n");
-        let kernel = Kernel::parse(List::Expected, Path::new("k.c"), &text).unwrap();
+        let kernel = Program::parse(List::Expected, Path::new("k.c"), &text).unwrap();
         kernel.claims.expects[0].clone()
     }
 

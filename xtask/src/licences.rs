@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail, ensure};
 use serde::Deserialize;
 
 use crate::spdx::Expression;
-use crate::{command, place};
+use crate::{command, paths};
 
 /// As much of `deny.toml` as the check reads.
 #[derive(Debug, Deserialize)]
@@ -66,16 +66,16 @@ struct Node {
 
 /// Checks all dependencies; an error names each one that is not allowed.
 pub fn run() -> Result<()> {
-    let cargo = place::cargo();
+    let cargo = paths::cargo();
     let mut probe = Command::new(&cargo);
-    probe.args(["deny", "--version"]).current_dir(place::root());
+    probe.args(["deny", "--version"]).current_dir(paths::root());
     if command::captured(&mut probe, Duration::from_secs(20))?.success() {
         let passed = command::shown(&cargo, &["deny", "check", "licenses", "bans", "sources"])?;
         ensure!(passed, "cargo deny found something");
         return Ok(());
     }
     println!("cargo-deny is not installed: checking deny.toml's licences against cargo metadata");
-    let file = place::root().join("deny.toml");
+    let file = paths::root().join("deny.toml");
     let text = fs::read_to_string(&file).context("cannot read deny.toml")?;
     let deny: Deny = toml::from_str(&text).context("deny.toml is not as expected")?;
     let metadata = metadata(&cargo, &deny.graph.targets)?;
@@ -90,7 +90,7 @@ fn metadata(cargo: &str, targets: &[String]) -> Result<Metadata> {
     let mut command = Command::new(cargo);
     command
         .args(["metadata", "--format-version", "1", "--all-features"])
-        .current_dir(place::root());
+        .current_dir(paths::root());
     for target in targets {
         command.args(["--filter-platform", target]);
     }
@@ -216,7 +216,7 @@ mod tests {
 
     #[test]
     fn the_projects_own_list_is_readable_and_allows_its_own_licence() {
-        let text = fs::read_to_string(place::root().join("deny.toml")).unwrap();
+        let text = fs::read_to_string(paths::root().join("deny.toml")).unwrap();
         let deny: Deny = toml::from_str(&text).unwrap();
         let own = packages(&[("redhanded", Some("MIT OR Apache-2.0"))]);
         assert!(check(&deny.licenses, &own).is_ok());

@@ -1,24 +1,22 @@
 //! The project's own tasks, run as `cargo xtask TASK`.
 
+mod cargo_test;
 mod claims;
 mod command;
-mod compile;
 mod corpus;
-mod drive;
 mod fuzz;
 mod judge;
-mod kernel;
 mod kernel_corpus;
-mod label;
 mod licences;
 mod packages;
-mod peers;
-mod place;
+mod paths;
+mod redhanded;
+mod results;
 mod spdx;
+mod steps;
 mod suite;
 mod test;
 mod trial;
-mod tried;
 
 use std::process::ExitCode;
 

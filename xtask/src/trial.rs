@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail};
 
 use crate::claims::{Claims, Expectation, List};
-use crate::drive::{Finding, NOT_APPLICABLE, Round};
 use crate::judge::Circumstances;
+use crate::redhanded::{Finding, NOT_APPLICABLE, Round};
 
 /// What can be put on trial.
 pub trait Case {
@@ -296,7 +296,7 @@ fn shown(finding: &Finding) -> String {
     format!(
         "$ {}\n{}\n(exit status {}, {} windows, {:.1} s)",
         finding.command,
-        finding.told.trim_end(),
+        finding.text.trim_end(),
         finding.status,
         finding.report.run.windows,
         finding.took.as_secs_f64()
@@ -309,18 +309,18 @@ mod tests {
     use std::path::{Path, PathBuf};
 
     use super::*;
-    use crate::compile::Program;
-    use crate::drive::Driver;
-    use crate::kernel::Kernel;
-    use crate::place;
-    use crate::tried::Tried;
+    use crate::corpus::case::ProgramCase;
+    use crate::corpus::compile::Build;
+    use crate::corpus::program::Program;
+    use crate::paths;
+    use crate::redhanded::Redhanded;
 
     const CAUGHT: &str = r#"{"class":"race","what":{"name":"balance","field":null},
         "accesses":[{"function":"bump"},{"function":"bump"}]}"#;
 
     /// A detector that says always the same.
-    fn oracle(name: &str, windows: u64, races: &str, status: i32) -> Driver {
-        let folder: PathBuf = place::target().join("xtask-oracles").join(name);
+    fn oracle(name: &str, windows: u64, races: &str, status: i32) -> Redhanded {
+        let folder: PathBuf = paths::target().join("xtask-oracles").join(name);
         fs::create_dir_all(&folder).unwrap();
         let report = format!(
             r#"{{"schema":"redhanded-report/1","run":{{"windows":{windows},"samples":{windows}}},"races":[{races}]}}"#
@@ -329,16 +329,15 @@ mod tests {
         fs::write(folder.join("status"), status.to_string()).unwrap();
         // Not written here: a script that another test's thread has still open
         // for writing while it forks cannot be started.
-        let redhanded = place::root().join("xtask/testdata/oracle.sh");
-        Driver {
-            redhanded,
+        Redhanded {
+            path: paths::root().join("xtask/testdata/oracle.sh"),
             reports: folder,
             with: Vec::new(),
             user: None,
         }
     }
 
-    fn judged(driver: &Driver, list: List, twin: bool) -> State {
+    fn judged(redhanded: &Redhanded, list: List, twin: bool) -> State {
         let directives = match list {
             List::Expected => {
                 "//@ build: O0\n//@ expect: what=balance functions=bump,bump\n//@ silent: what=lock\n"
@@ -347,8 +346,8 @@ mod tests {
                 "//@ build: O0\n//@ focus: bump\n//@ twin-expect: what=balance functions=bump,bump\n"
             }
         };
-        let kernel = Kernel::parse(list, Path::new("corpus/x/k.c"), directives).unwrap();
-        let program = Program::new(&kernel, &kernel.variants[0], twin);
+        let program = Program::parse(list, Path::new("corpus/x/k.c"), directives).unwrap();
+        let build = &Build::new(&program, &program.variants[0], twin);
         let demands = Demands {
             seeds: vec![1],
             first_round: Duration::from_millis(500),
@@ -356,8 +355,7 @@ mod tests {
             found_within: Duration::ZERO,
             windows_within: Duration::ZERO,
         };
-        let program = &program;
-        Trial::new(&demands, &Tried { driver, program })
+        Trial::new(&demands, &ProgramCase { redhanded, build })
             .verdict()
             .state
     }
@@ -395,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn a_never_kernel_fails_on_a_report_and_on_inactivity() {
+    fn a_never_program_fails_on_a_report_and_on_inactivity() {
         let silent = oracle("silent", 150, "", 0);
         assert!(matches!(
             judged(&silent, List::Never, false),

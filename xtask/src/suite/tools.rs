@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use clap::ValueEnum;
 
+use super::label::Pair;
 use crate::command;
 use crate::judge::Report;
-use crate::label::Pair;
 use crate::packages::on_path;
 
 /// A data-race detector.
