@@ -29,10 +29,7 @@ const SLOWEST: usize = 8;
 pub fn all(kernels: Kernels) -> Result<Tally> {
     let mut variables = Vec::new();
     if kernels == Kernels::Provided {
-        let folder = cache_folder()?;
-        let newer = folder.join("newer-qemu");
-        variables.push(("REDHANDED_KERNELS", folder.into_os_string()));
-        variables.push(("REDHANDED_QEMU", newer.into_os_string()));
+        variables.push(("REDHANDED_KERNELS", cache_folder()?.into_os_string()));
     }
     run(&["--workspace"], variables)
 }

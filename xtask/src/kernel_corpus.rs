@@ -12,6 +12,7 @@ mod module;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
@@ -151,8 +152,10 @@ fn build(provision: &Provision) -> Result<PathBuf> {
         .join("corpus/kernel")
         .join(&provision.release);
     let start = Instant::now();
+    let jobs = thread::available_parallelism().map_or(2, usize::from);
     let mut make = Command::new("make");
-    make.arg("-C")
+    make.arg(format!("-j{jobs}"))
+        .arg("-C")
         .arg(paths::root().join("corpus/kernel"))
         .arg(format!("HEADERS={}", headers.display()))
         .arg(format!("OUT={}", folder.display()))

@@ -22,6 +22,8 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+use results::Tally;
+
 /// The project's own tasks: the whole test, the corpus, labelled suites.
 #[derive(Parser)]
 #[command(name = "cargo xtask", bin_name = "cargo xtask")]
@@ -32,15 +34,15 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Task {
-    /// Everything a change must pass: packages, fmt, clippy, tests, licences, fuzz, corpora, demo
+    /// Run everything a change must pass: format, lints, licences, fuzz, tests, corpora, demo
     Test(test::Options),
-    /// Run the access kernels under Redhanded and judge its reports
+    /// Run the programs of the corpus under Redhanded and judge its reports
     Corpus(corpus::Options),
     /// Load the modules of the kernel corpus under Redhanded and judge its reports
     KernelCorpus(kernel_corpus::Options),
     /// Run a labelled suite of racy and race-free programs and print recall and specificity
     Suite(suite::Options),
-    /// Feed mutated files to the parsers of foreign bytes
+    /// Feed damaged files to the parsers of foreign bytes
     Fuzz {
         /// For how many seconds
         #[arg(long, value_name = "N", default_value_t = 60)]
@@ -48,22 +50,19 @@ enum Task {
     },
     /// Check the licences of all dependencies against deny.toml
     Licences,
+    /// Install the Debian packages that the tests need
+    Packages,
 }
 
 fn main() -> ExitCode {
     let outcome = match Arguments::parse().task {
         Task::Test(options) => test::run(&options),
-        Task::Corpus(options) => corpus::run(&options).map(|tally| {
-            println!("{tally}");
-            tally.failed == 0
-        }),
-        Task::KernelCorpus(options) => kernel_corpus::run(&options).map(|tally| {
-            println!("{tally}");
-            tally.failed == 0
-        }),
+        Task::Corpus(options) => corpus::run(&options).map(all_passed),
+        Task::KernelCorpus(options) => kernel_corpus::run(&options).map(all_passed),
         Task::Suite(options) => suite::run(&options).map(|()| true),
         Task::Fuzz { seconds } => fuzz::run(seconds).map(|()| true),
         Task::Licences => licences::run().map(|()| true),
+        Task::Packages => packages::provide().map(|()| true),
     };
     match outcome {
         Ok(true) => ExitCode::SUCCESS,
@@ -73,4 +72,9 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+fn all_passed(tally: Tally) -> bool {
+    println!("{tally}");
+    tally.failed == 0
 }

@@ -81,15 +81,6 @@ pub fn open(folder: &Path, bytes: &[u8]) -> Image {
     Image::open(&path).unwrap()
 }
 
-/// The folder with kernels, or a word on what is not tested without it.
-pub fn kernels() -> Option<PathBuf> {
-    let folder = std::env::var_os("REDHANDED_KERNELS").map(PathBuf::from);
-    if folder.is_none() {
-        println!("skipped: REDHANDED_KERNELS names no folder with a kernel");
-    }
-    folder
-}
-
 /// The start of a function.
 pub fn start(image: &Image, name: &str) -> u64 {
     let functions = image.functions().as_slice();

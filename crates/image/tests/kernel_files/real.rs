@@ -7,41 +7,21 @@ use redhanded_image::Image;
 use redhanded_image::kernel::{Btf, Field, Stage, prepare, symbols, unpack};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-/// A kernel in the folder that the environment names.
+/// The kernel as boot loaders take it, and the same with debug information.
 struct Kernel {
     vmlinuz: PathBuf,
-    /// With debug information.
     vmlinux: PathBuf,
 }
 
-fn kernels() -> Vec<Kernel> {
-    let Some(folder) = std::env::var_os("REDHANDED_KERNELS") else {
-        println!("skipped: REDHANDED_KERNELS names no folder with kernels");
-        return Vec::new();
-    };
-    let folder = Path::new(&folder);
-    let mut found = Vec::new();
-    for entry in fs::read_dir(folder.join("boot")).unwrap() {
-        let vmlinuz = entry.unwrap().path();
-        let name = vmlinuz.file_name().unwrap().to_str().unwrap();
-        let Some(release) = name.strip_prefix("vmlinuz-") else {
-            continue;
-        };
-        let vmlinux = folder.join(format!("usr/lib/debug/boot/vmlinux-{release}"));
-        if vmlinux.exists() {
-            found.push(Kernel { vmlinuz, vmlinux });
-        } else {
-            println!("skipped {name}: its debug package is not there");
-        }
-    }
-    assert!(
-        !found.is_empty(),
-        "no vmlinuz with its vmlinux in {}",
-        folder.display()
-    );
-    found
+fn kernels() -> impl Iterator<Item = Kernel> {
+    super::installed::kernels()
+        .into_iter()
+        .map(|kernel| Kernel {
+            vmlinuz: kernel.kernel,
+            vmlinux: kernel.vmlinux.unwrap(),
+        })
 }
 
 #[test]

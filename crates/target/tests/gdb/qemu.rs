@@ -1,19 +1,18 @@
 //! Against QEMU with a real kernel in it, two vCPUs writing to the null device.
 //!
-//! The folder named by REDHANDED_KERNELS holds unpacked packages: QEMU, a kernel
-//! with its debug package, a static busybox. REDHANDED_QEMU may name another such
-//! folder with another version of QEMU.
+//! The folder that REDHANDED_KERNELS names has a kernel with its debug package, a
+//! busybox and, if the host has none, QEMU. It may have a second version of QEMU.
 
 use redhanded_target::vm::gdb::{
     Address, Answer, Gdb, GdbError, Point, PointKind, Request, StopReply, packet, rescue,
 };
-use redhanded_target::vm::launch::{Archive, Wanted, find};
+use redhanded_target::vm::launch::{Archive, Provision, Qemu, Wanted, find, provide_newer_qemu};
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::ExitStatusExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -33,20 +32,11 @@ echo both write
 /bin/busybox sleep 1000000
 ";
 
-/// The release of the distribution's own kernel.
-fn release(kernels: &Path) -> String {
-    let wanted = Wanted {
-        archive: Archive::Release,
-        debug: true,
-        headers: false,
-    };
-    find(kernels, &wanted).expect("a kernel").release
-}
-
 /// The addresses of symbols, in the order asked for.
-fn symbols<const N: usize>(kernels: &Path, names: [&str; N]) -> [u64; N] {
-    let map = format!("usr/lib/debug/boot/System.map-{}", release(kernels));
-    let map = fs::read_to_string(kernels.join(map)).unwrap();
+fn symbols<const N: usize>(kernel: &Provision, names: [&str; N]) -> [u64; N] {
+    let map = format!("System.map-{}", kernel.release);
+    let map = kernel.vmlinux.as_ref().unwrap().with_file_name(map);
+    let map = fs::read_to_string(map).unwrap();
     names.map(|name| {
         let line = map
             .lines()
@@ -108,9 +98,9 @@ struct Vm {
 
 impl Vm {
     /// A machine that stands at its first instruction.
-    fn start(qemu: &Path, kernels: &Path) -> Self {
+    fn start(qemu: &Qemu, kernel: &Provision) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let busybox = fs::read(kernels.join("bin/busybox")).unwrap();
+        let busybox = fs::read(&kernel.tools.busybox).unwrap();
         let initrd = folder.path().join("initrd");
         fs::write(&initrd, initramfs(&busybox)).unwrap();
         let socket = |name: &str| {
@@ -119,25 +109,17 @@ impl Vm {
                 folder.path().join(name).display()
             )
         };
-        let mut command = Command::new(qemu.join("usr/bin/qemu-system-x86_64"));
-        let libraries = ["usr/lib/x86_64-linux-gnu", "lib/x86_64-linux-gnu"];
-        let libraries = libraries.map(|path| qemu.join(path).display().to_string());
-        command.env("LD_LIBRARY_PATH", libraries.join(":"));
-        for path in ["usr/share/qemu", "usr/share/seabios", "usr/lib/ipxe/qemu"] {
-            command.arg("-L").arg(qemu.join(path));
-        }
+        let mut command = qemu.command();
         command
             .arg("-kernel")
-            .arg(kernels.join(format!("boot/vmlinuz-{}", release(kernels))))
+            .arg(&kernel.kernel)
             .arg("-initrd")
             .arg(initrd)
             .args(["-append", "console=ttyS0 nokaslr panic=-1 quiet"])
-            .args(["-display", "none", "-no-reboot", "-nic", "none", "-S"])
-            .args(["-smp", "2", "-m", "256", "-accel", "tcg,thread=multi"])
+            .args(["-S", "-smp", "2", "-m", "256", "-accel", "tcg,thread=multi"])
             .args(["-gdb", &socket("gdb"), "-monitor", &socket("monitor")])
             .arg("-serial")
-            .arg(format!("file:{}", folder.path().join("serial").display()))
-            .stdin(Stdio::null());
+            .arg(format!("file:{}", folder.path().join("serial").display()));
         let qemu = command.spawn().unwrap();
         let vm = Self { qemu, folder };
         let end = Instant::now() + PATIENCE;
@@ -401,9 +383,9 @@ fn tell_costs(gdb: &mut Gdb, site: u64) {
     });
 }
 
-fn drive(qemu: &Path, kernels: &Path) {
+fn drive(qemu: &Qemu, kernel: &Provision) {
     let [write_null, unused, jiffies, banner, text] = symbols(
-        kernels,
+        kernel,
         [
             "write_null",
             "kernel_halt",
@@ -412,7 +394,7 @@ fn drive(qemu: &Path, kernels: &Path) {
             "_text",
         ],
     );
-    let vm = Vm::start(qemu, kernels);
+    let vm = Vm::start(qemu, kernel);
     let mut gdb = vm.connect();
     assert_eq!(gdb.vcpus(), [1, 2]);
     let first = gdb.registers(1).unwrap();
@@ -532,13 +514,21 @@ fn drive(qemu: &Path, kernels: &Path) {
 
 #[test]
 fn drives_a_kernel() {
-    let Some(kernels) = std::env::var_os("REDHANDED_KERNELS").map(PathBuf::from) else {
+    let Some(folder) = std::env::var_os("REDHANDED_KERNELS").map(PathBuf::from) else {
         println!("skipped: REDHANDED_KERNELS names no folder with QEMU and a kernel");
         return;
     };
-    drive(&kernels, &kernels);
-    match std::env::var_os("REDHANDED_QEMU").map(PathBuf::from) {
-        Some(qemu) => drive(&qemu, &kernels),
-        None => println!("one QEMU only: REDHANDED_QEMU names no folder with another"),
+    let wanted = Wanted {
+        archive: Archive::Release,
+        debug: true,
+        headers: false,
+    };
+    let kernel = find(&folder, &wanted).expect("no complete kernel in REDHANDED_KERNELS");
+    drive(&kernel.tools.qemu, &kernel);
+    if folder.join("newer-qemu").exists() {
+        let newer = provide_newer_qemu(&folder, &mut |said| panic!("{said}")).unwrap();
+        drive(&newer, &kernel);
+    } else {
+        println!("one QEMU only: REDHANDED_KERNELS has no second one");
     }
 }

@@ -9,18 +9,13 @@ use gimli::{
 };
 use redhanded_model::Svma;
 
+#[path = "../../../tests/installed/mod.rs"]
+mod installed;
+
 #[test]
 fn agrees_with_dwarf() {
-    let Some(folder) = std::env::var_os("REDHANDED_KERNELS") else {
-        println!("skipped: REDHANDED_KERNELS names no folder with a kernel");
-        return;
-    };
-    let boot = std::path::Path::new(&folder).join("usr/lib/debug/boot");
-    for entry in std::fs::read_dir(boot).unwrap() {
-        let entry = entry.unwrap();
-        if entry.file_name().to_string_lossy().starts_with("vmlinux-") {
-            compare(&Image::open(&entry.path()).unwrap());
-        }
+    for kernel in installed::kernels() {
+        compare(&Image::open(&kernel.vmlinux.unwrap()).unwrap());
     }
 }
 
