@@ -64,7 +64,7 @@ impl Options {
     pub fn short() -> Self {
         Self {
             first_seed: 1,
-            jobs: 2,
+            jobs: 4,
             ..Self::default()
         }
     }

@@ -4,15 +4,14 @@ mod cargo_test;
 mod claims;
 mod command;
 mod corpus;
+mod dependencies;
 mod fuzz;
 mod judge;
 mod kernel_corpus;
-mod licences;
 mod packages;
 mod paths;
 mod redhanded;
 mod results;
-mod spdx;
 mod steps;
 mod suite;
 mod test;
@@ -34,7 +33,7 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Task {
-    /// Run everything a change must pass: format, lints, licences, fuzz, tests, corpora, demo
+    /// Run everything a change must pass: format, dependencies, lints, fuzz, tests, corpora, demo
     Test(test::Options),
     /// Run the programs of the corpus under Redhanded and judge its reports
     Corpus(corpus::Options),
@@ -48,8 +47,8 @@ enum Task {
         #[arg(long, value_name = "N", default_value_t = 60)]
         seconds: u64,
     },
-    /// Check the licences of all dependencies against deny.toml
-    Licences,
+    /// Check licences, sources and known vulnerabilities of all dependencies with cargo-deny
+    Dependencies,
     /// Install the Debian packages that the tests need
     Packages,
 }
@@ -61,7 +60,7 @@ fn main() -> ExitCode {
         Task::KernelCorpus(options) => kernel_corpus::run(&options).map(all_passed),
         Task::Suite(options) => suite::run(&options).map(|()| true),
         Task::Fuzz { seconds } => fuzz::run(seconds).map(|()| true),
-        Task::Licences => licences::run().map(|()| true),
+        Task::Dependencies => dependencies::check().map(|()| true),
         Task::Packages => packages::provide().map(|()| true),
     };
     match outcome {
