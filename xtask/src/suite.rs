@@ -1,4 +1,4 @@
-//! `cargo xtask suite`: how well detectors do on a labelled suite of programs.
+//! `cargo xtask suite`: measures detectors on a labelled suite of programs.
 
 mod label;
 mod tools;

@@ -1,5 +1,5 @@
-//! One case of a corpus on trial: rounds under Redhanded until its demands are met
-//! or missed. A case is a program, or a module in a kernel.
+//! The trial of one case: rounds under Redhanded until the demands are met or missed.
+//! A case is a program of the corpus or a module of the kernel corpus.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -12,37 +12,37 @@ use crate::redhanded::{Finding, NOT_APPLICABLE, Round};
 
 /// What can be put on trial.
 pub trait Case {
-    /// For the table.
+    /// The name in tables.
     fn title(&self) -> String;
     /// What must be reported, and what must not.
     fn claims(&self) -> &Claims;
-    /// Whether it is the one without its guard.
+    /// Whether it is built without its guard.
     fn is_twin(&self) -> bool;
-    /// What the judge knows beside the report.
+    /// What the judge has to know besides the report.
     fn circumstances(&self) -> Result<Circumstances>;
-    /// The patterns by which Redhanded finds these functions in it.
+    /// The patterns that select these functions in it.
     fn globs(&self, functions: &[String]) -> Vec<String>;
-    /// Whether a finding of this class is none.
+    /// Whether a race of this class does not count against a never case.
     fn tolerates(&self, class: &str) -> bool;
-    /// Looks at it under Redhanded.
+    /// Runs it under Redhanded.
     fn run(&self, round: &Round) -> Result<Finding>;
 }
 
 /// How much is asked of the cases.
 pub struct Demands {
-    /// The seeds an expected case is tried with.
+    /// The seeds that an expected case is tried with.
     pub seeds: Vec<u64>,
-    /// How long the first round is; the next are longer.
+    /// The length of the first round; later ones are longer.
     pub first_round: Duration,
-    /// How many windows a never case stays silent over.
+    /// In how many windows a never case must stay silent.
     pub windows: u64,
-    /// An expected race must be found in this time.
+    /// The time in which an expected race must be found.
     pub found_within: Duration,
-    /// The windows must be reached in this time, or nothing was tested.
+    /// The time in which the windows must be reached: else nothing was tested.
     pub windows_within: Duration,
 }
 
-/// What became of one case.
+/// The outcome of a trial.
 pub struct Verdict {
     /// Which case.
     pub title: String,
@@ -60,11 +60,11 @@ pub struct Verdict {
 
 /// How a trial went.
 pub enum State {
-    /// As it should, and how well.
+    /// It went as it must; says how well.
     Passed(String),
-    /// The machine cannot run it.
+    /// This machine cannot run the case.
     NotApplicable,
-    /// What is wrong, and how to see it again.
+    /// It did not; says what is wrong and how to repeat it.
     Failed(String),
 }
 
@@ -78,7 +78,7 @@ pub struct Trial<'a, C> {
 }
 
 impl<'a, C: Case> Trial<'a, C> {
-    /// A trial of `case`, which must be ready to be run.
+    /// A trial of `case`, which must be ready to run.
     pub fn new(demands: &'a Demands, case: &'a C) -> Self {
         Self {
             demands,
@@ -89,7 +89,7 @@ impl<'a, C: Case> Trial<'a, C> {
         }
     }
 
-    /// Runs as many rounds as are needed and judges them.
+    /// Runs as many rounds as it takes and judges them.
     pub fn verdict(mut self) -> Verdict {
         let start = Instant::now();
         let outcome = match (self.case.claims().list, self.case.is_twin()) {
@@ -143,7 +143,8 @@ impl<'a, C: Case> Trial<'a, C> {
         }
     }
 
-    /// `None` when the machine cannot run it, else the time it took or what was missed.
+    /// The time it took, or an error that names what was missed; `None` if this machine
+    /// cannot run the case.
     fn found_with(
         &mut self,
         circumstances: &Circumstances,
@@ -190,7 +191,7 @@ impl<'a, C: Case> Trial<'a, C> {
         Ok(None)
     }
 
-    /// Nothing may be reported: in windows on the guarded memory, nor anywhere.
+    /// Nothing may be reported, neither on the guarded memory nor elsewhere.
     fn never(&mut self) -> Result<State> {
         let start = Instant::now();
         let mut windows = 0;
@@ -237,7 +238,7 @@ impl<'a, C: Case> Trial<'a, C> {
         Ok(())
     }
 
-    /// The same program without its guard must be caught in as many windows.
+    /// Without its guard, the same source must be caught within as many windows.
     fn twin(&mut self) -> Result<State> {
         let start = Instant::now();
         let circumstances = self.case.circumstances()?;
@@ -291,7 +292,7 @@ fn listed(missing: &[&Expectation]) -> String {
     missing.join("; ")
 }
 
-/// All that is needed to look into a failure.
+/// What it takes to look into a failure.
 fn shown(finding: &Finding) -> String {
     format!(
         "$ {}\n{}\n(exit status {}, {} windows, {:.1} s)",
@@ -318,7 +319,7 @@ mod tests {
     const CAUGHT: &str = r#"{"class":"race","what":{"name":"balance","field":null},
         "accesses":[{"function":"bump"},{"function":"bump"}]}"#;
 
-    /// A detector that says always the same.
+    /// A detector that always gives the same report.
     fn oracle(name: &str, windows: u64, races: &str, status: i32) -> Redhanded {
         let folder: PathBuf = paths::target().join("xtask-oracles").join(name);
         fs::create_dir_all(&folder).unwrap();
@@ -327,8 +328,8 @@ mod tests {
         );
         fs::write(folder.join("answer.json"), report).unwrap();
         fs::write(folder.join("status"), status.to_string()).unwrap();
-        // Not written here: a script that another test's thread has still open
-        // for writing while it forks cannot be started.
+        // The script is a file of the repository. One written here might still be open
+        // for writing in a process that another test forks, and could not be started.
         Redhanded {
             path: paths::root().join("xtask/testdata/oracle.sh"),
             reports: folder,
