@@ -1,6 +1,6 @@
-//! What a source of a corpus says of itself: which races must be reported about it,
-//! and what must not be. Programs and kernel modules say it in the same words,
-//! which `docs/corpus.md` describes.
+//! What a corpus source claims: which races must be reported about it and which must
+//! not. Programs and kernel modules use the same directives, which `docs/corpus.md`
+//! describes.
 
 use std::fmt;
 use std::fs;
@@ -24,14 +24,14 @@ pub struct Claims {
     pub list: List,
     /// What must be reported: about itself if expected, about its twin if never.
     pub expects: Vec<Expectation>,
-    /// What must not be reported, beside an expected race.
+    /// Variables that must not be reported although a race is expected.
     pub silent: Vec<String>,
-    /// Functions whose accesses are to the guarded memory.
+    /// Functions that access the guarded memory.
     pub focus: Vec<String>,
 }
 
 impl Claims {
-    /// None yet.
+    /// No claims yet.
     pub const fn new(list: List) -> Self {
         Self {
             list,
@@ -41,7 +41,7 @@ impl Claims {
         }
     }
 
-    /// Takes a directive; false if it is none of these, or none of this list.
+    /// Takes a directive; false if this list has no such directive.
     pub fn take(&mut self, key: &str, value: &str) -> Result<bool> {
         match (key, self.list) {
             ("expect", List::Expected) | ("twin-expect", List::Never) => {
@@ -61,7 +61,7 @@ impl Claims {
         Ok(true)
     }
 
-    /// The directives that [`Claims::take`] knows, for who used another.
+    /// The directives that [`Claims::take`] knows, for an error message.
     pub const fn known(&self) -> &'static str {
         match self.list {
             List::Expected => "expect, silent",
@@ -69,7 +69,7 @@ impl Claims {
         }
     }
 
-    /// Whether all is said that must be.
+    /// Fails if a required directive is missing.
     pub fn check(&self) -> Result<()> {
         match self.list {
             List::Expected => ensure!(!self.expects.is_empty(), "no `expect` directive"),
@@ -81,7 +81,8 @@ impl Claims {
         Ok(())
     }
 
-    /// Functions to sample in the twin: the guarded ones, and those of its races.
+    /// Functions to sample in the twin: those that access the guarded memory and those
+    /// of its races.
     pub fn twin_focus(&self) -> Vec<String> {
         let mut focus = self.focus.clone();
         for expectation in &self.expects {
@@ -98,7 +99,7 @@ impl Claims {
 /// One race that must be in the report.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Expectation {
-    /// Beginning of the variable with its field path; `None` for anything.
+    /// The beginning of the variable's name with its field path; `None` for anything.
     pub what: Option<String>,
     /// A word of the region it lies in: `heap`, `stack`, `shared`.
     pub region: Option<String>,
@@ -108,16 +109,16 @@ pub struct Expectation {
     pub unknown_origin: bool,
     /// The system call of the other side.
     pub system_call: Option<String>,
-    /// In which context of a kernel each function runs, in their order.
+    /// The kernel context of each function, in the same order.
     contexts: Vec<String>,
     /// The class that it is reported as.
     pub class: String,
 }
 
-/// The class that is meant where none is named.
+/// The default class.
 const RACE: &str = "race";
 
-/// What a kernel runs code in.
+/// The contexts that a kernel runs code in.
 const CONTEXTS: &[&str] = &["task", "softirq", "hardirq", "nmi"];
 
 /// A function that an access must be in.
@@ -186,13 +187,13 @@ impl Expectation {
         Ok(expectation)
     }
 
-    /// The context that the function of this number runs in.
+    /// The context of the function at this index.
     pub fn context(&self, function: usize) -> &str {
         self.contexts.get(function).map_or("task", String::as_str)
     }
 }
 
-/// As it is written in a directive.
+/// The text of the directive.
 impl fmt::Display for Expectation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.class != RACE {
@@ -233,7 +234,7 @@ impl FunctionName {
     }
 }
 
-/// Hands on the directives of a source, which are lines that begin with `//@`.
+/// Calls `take` with each directive of a source: the lines that begin with `//@`.
 pub fn directives(text: &str, mut take: impl FnMut(&str, &str) -> Result<()>) -> Result<()> {
     for (index, line) in text.lines().enumerate() {
         if let Some(directive) = line.strip_prefix("//@") {
@@ -254,7 +255,7 @@ pub struct Source {
     pub list: List,
     /// Where it is, relative to the repository's root.
     pub path: PathBuf,
-    /// What is in it.
+    /// Its content.
     pub text: String,
 }
 

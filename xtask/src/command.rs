@@ -1,4 +1,4 @@
-//! Running other programs: shown to the user, or captured under a time limit.
+//! Runs other programs, with their output shown or captured.
 
 use std::io::Read;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -10,9 +10,9 @@ use anyhow::{Context, Result};
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 
-use crate::place;
+use crate::paths;
 
-/// What a captured program left behind.
+/// The outcome of a captured program.
 pub struct Outcome {
     /// How it ended; `None` when it was killed for taking too long.
     pub status: Option<ExitStatus>,
@@ -23,7 +23,7 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// Whether it ended by itself with status 0.
+    /// Whether it exited with status 0.
     pub fn success(&self) -> bool {
         self.status.is_some_and(|status| status.success())
     }
@@ -46,7 +46,7 @@ pub fn shown(program: &str, arguments: &[&str]) -> Result<bool> {
     println!("$ {}", in_words(program, arguments));
     let status = Command::new(program)
         .args(arguments)
-        .current_dir(place::root())
+        .current_dir(paths::root())
         .status()
         .with_context(|| format!("cannot start {program}"))?;
     Ok(status.success())
@@ -59,7 +59,7 @@ pub fn captured(command: &mut Command, limit: Duration) -> Result<Outcome> {
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
-        // A group of its own, so that what it started ends with it.
+        // In its own process group, so that its children can be killed with it.
         .process_group(0)
         .spawn()
         .with_context(|| format!("cannot start {name}"))?;
@@ -73,7 +73,7 @@ pub fn captured(command: &mut Command, limit: Duration) -> Result<Outcome> {
     })
 }
 
-/// How a shell would write the command.
+/// The command as one would type it into a shell.
 pub fn in_words<S: AsRef<str>>(program: &str, arguments: &[S]) -> String {
     let mut words = quoted(program);
     for argument in arguments {
@@ -96,7 +96,7 @@ fn drain<R: Read + Send + 'static>(pipe: Option<R>) -> thread::JoinHandle<String
     thread::spawn(move || {
         let mut bytes = Vec::new();
         if let Some(mut pipe) = pipe {
-            // What came before an error is still worth showing.
+            // Output before an error is still worth showing.
             let _ = pipe.read_to_end(&mut bytes);
         }
         String::from_utf8_lossy(&bytes).into_owned()
@@ -111,7 +111,7 @@ fn wait(child: &mut Child, limit: Duration) -> Result<Option<ExitStatus>> {
         }
         if start.elapsed() > limit {
             if let Ok(group) = i32::try_from(child.id()) {
-                // It may have ended in this very moment, which is as good.
+                // This fails if it has just ended, which is as good.
                 let _ = killpg(Pid::from_raw(group), Signal::SIGKILL);
             }
             child.wait()?;
@@ -136,8 +136,8 @@ mod tests {
     #[test]
     fn a_program_that_does_not_end_is_killed_with_its_children() {
         let mut command = Command::new("sh");
-        // The pipe stays open as long as the grandchild lives: draining it
-        // would hang if only the shell were killed.
+        // The grandchild keeps the pipe open: reading to its end would hang if only the
+        // shell were killed.
         command.args(["-c", "echo begun; sleep 1000 & wait"]);
         let outcome = captured(&mut command, Duration::from_millis(300)).unwrap();
         assert!(outcome.status.is_none());

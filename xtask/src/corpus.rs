@@ -1,8 +1,10 @@
-//! `cargo xtask corpus`: every access kernel under Redhanded, and what it said.
+//! `cargo xtask corpus`: runs every program of the corpus under Redhanded and judges
+//! the reports.
 
-use std::collections::BTreeMap;
-use std::fmt;
-use std::ops::AddAssign;
+pub mod case;
+pub mod compile;
+pub mod program;
+
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -16,26 +18,27 @@ use clap::Args;
 use globset::{Glob, GlobMatcher};
 
 use crate::claims::List;
-use crate::compile::{self, Program};
-use crate::drive::Driver;
-use crate::kernel::{self, Kernel};
-use crate::place;
-use crate::trial::{Demands, State, Trial, Verdict};
-use crate::tried::Tried;
+use crate::paths;
+use crate::redhanded::Redhanded;
+use crate::results::{self, Tally};
+use crate::trial::{Demands, Trial, Verdict};
+use case::ProgramCase;
+use compile::Build;
+use program::Program;
 
 /// Options of `cargo xtask corpus`.
 #[derive(Args, Clone, Debug, Default)]
 pub struct Options {
-    /// 20 seeds for each expected kernel and 2,000 windows for each never kernel
+    /// 20 seeds for each expected program and 2,000 windows for each never program
     #[arg(long)]
     full: bool,
-    /// Only kernels whose list, name and variant fit, e.g. 'never/*' or '*/mutex O2'
+    /// Only programs whose list, name and variant fit, e.g. 'never/*' or '*/mutex O2'
     #[arg(long, value_name = "GLOB")]
     filter: Option<String>,
-    /// How many seeds an expected kernel is tried with [default: 1, or 20 with --full]
+    /// How many seeds an expected program is tried with [default: 1, or 20 with --full]
     #[arg(long, value_name = "N")]
     seeds: Option<u64>,
-    /// The first of the seeds, which follow each other
+    /// The first seed; the others follow it
     #[arg(long, value_name = "N", default_value_t = 1)]
     first_seed: u64,
     /// How many programs to run at a time
@@ -44,7 +47,7 @@ pub struct Options {
     /// The binary to test [default: built from this repository for release]
     #[arg(long, value_name = "PATH")]
     redhanded: Option<PathBuf>,
-    /// Build the kernels and stop
+    /// Build the programs and stop
     #[arg(long)]
     build_only: bool,
     /// More options for every run, e.g. '--watch ptrace'
@@ -61,16 +64,16 @@ impl Options {
     pub fn short() -> Self {
         Self {
             first_seed: 1,
-            jobs: 2,
+            jobs: 4,
             ..Self::default()
         }
     }
 
-    /// The short form as an ordinary user whom perf events are refused.
+    /// The short form as an ordinary user who may not use perf events.
     pub fn as_ordinary_user() -> Self {
-        let reachable = is_reachable(place::root()) && is_reachable(&place::target());
+        let reachable = is_reachable(paths::root()) && is_reachable(&paths::target());
         if !reachable {
-            println!("as ourselves: the folder of the project is closed to user {NOBODY}");
+            println!("run as the current user: user {NOBODY} cannot enter the project's folder");
         }
         Self {
             with: Some("--watch ptrace".to_owned()),
@@ -80,7 +83,7 @@ impl Options {
     }
 }
 
-/// Whether the user without rights can look into a folder.
+/// Whether the user without rights can list a folder.
 fn is_reachable(folder: &Path) -> bool {
     let mut ls = Command::new("ls");
     ls.arg(folder).stdout(Stdio::null()).stderr(Stdio::null());
@@ -91,44 +94,18 @@ fn is_reachable(folder: &Path) -> bool {
 /// The user without rights.
 const NOBODY: u32 = 65534;
 
-/// How many cases passed and failed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Tally {
-    /// As they should be.
-    pub passed: u64,
-    /// Not so.
-    pub failed: u64,
-}
-
-impl fmt::Display for Tally {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} passed, {} failed", self.passed, self.failed)
-    }
-}
-
-impl AddAssign for Tally {
-    fn add_assign(&mut self, other: Self) {
-        self.passed += other.passed;
-        self.failed += other.failed;
-    }
-}
-
-/// Runs the corpus, prints the table and says how many cases passed.
+/// Runs the corpus and prints the results; returns how many cases passed.
 pub fn run(options: &Options) -> Result<Tally> {
     ensure!(options.seeds != Some(0), "no seeds, nothing to try");
-    let programs = select(options)?;
-    let built = compile::build_all(&programs)?;
-    println!("{} programs, {built} of them built now", programs.len());
+    let builds = select(options)?;
+    let built = compile::compile_all(&builds)?;
+    println!("{} programs, {built} of them compiled now", builds.len());
     if options.build_only {
         return Ok(Tally::default());
     }
-    let redhanded = match &options.redhanded {
-        Some(path) => path.clone(),
-        None => place::build_redhanded()?,
-    };
-    let driver = Driver {
-        redhanded,
-        reports: place::target().join("corpus/reports"),
+    let redhanded = Redhanded {
+        path: paths::redhanded(options.redhanded.as_deref())?,
+        reports: paths::target().join("corpus/reports"),
         with: options
             .with
             .iter()
@@ -147,54 +124,54 @@ pub fn run(options: &Options) -> Result<Tally> {
         found_within: Duration::from_secs(20),
         windows_within: Duration::from_secs(if options.full { 600 } else { 60 }),
     };
-    let verdicts = run_all(&driver, &demands, &programs, options.jobs.max(1))?;
-    Ok(print_table(&verdicts))
+    let verdicts = run_all(&redhanded, &demands, &builds, options.jobs.max(1))?;
+    Ok(results::print_summary(&verdicts))
 }
 
-fn select(options: &Options) -> Result<Vec<Program>> {
+fn select(options: &Options) -> Result<Vec<Build>> {
     let filter = options.filter.as_deref().map(matcher).transpose()?;
-    let kernels = kernel::read_all(place::root(), Path::new("corpus"))?;
-    let mut programs = Vec::new();
-    for kernel in &kernels {
-        for variant in &kernel.variants {
+    let programs = program::read_all(paths::root(), Path::new("corpus"))?;
+    let mut builds = Vec::new();
+    for program in &programs {
+        for variant in &program.variants {
             for twin in [false, true] {
-                let program = Program::new(kernel, variant, twin);
-                // A stripped twin would show what the unstripped one shows, and
-                // could hardly be told from a possibly atomic neighbour.
-                let wanted = !twin || (kernel.claims.list == List::Never && !variant.stripped);
-                if wanted && fits(filter.as_ref(), kernel, &program) {
-                    programs.push(program);
+                let build = Build::new(program, variant, twin);
+                // A stripped twin shows nothing new, and its race could be mistaken
+                // for a possibly atomic one beside it.
+                let wanted = !twin || (program.claims.list == List::Never && !variant.stripped);
+                if wanted && fits(filter.as_ref(), program, &build) {
+                    builds.push(build);
                 }
             }
         }
     }
-    if programs.is_empty() {
+    if builds.is_empty() {
         bail!(
-            "no kernel fits the filter {}",
+            "no program fits the filter {}",
             options.filter.as_deref().unwrap_or("*")
         );
     }
-    Ok(programs)
+    Ok(builds)
 }
 
-/// A pattern of the command line.
+/// A glob from the command line.
 pub fn matcher(glob: &str) -> Result<GlobMatcher> {
     Ok(Glob::new(glob)?.compile_matcher())
 }
 
-fn fits(filter: Option<&GlobMatcher>, kernel: &Kernel, program: &Program) -> bool {
+fn fits(filter: Option<&GlobMatcher>, program: &Program, build: &Build) -> bool {
     let Some(filter) = filter else { return true };
-    let title = program.title();
+    let title = build.title();
     let without_variant = title.split(' ').next().unwrap_or("");
-    [title.as_str(), without_variant, kernel.name.as_str()]
+    [title.as_str(), without_variant, program.name.as_str()]
         .iter()
         .any(|text| filter.is_match(text))
 }
 
 fn run_all(
-    driver: &Driver,
+    redhanded: &Redhanded,
     demands: &Demands,
-    programs: &[Program],
+    builds: &[Build],
     jobs: usize,
 ) -> Result<Vec<Verdict>> {
     let next = AtomicUsize::new(0);
@@ -204,11 +181,11 @@ fn run_all(
             scope.spawn(|| {
                 loop {
                     let index = next.fetch_add(1, Ordering::Relaxed);
-                    let Some(program) = programs.get(index) else {
+                    let Some(build) = builds.get(index) else {
                         break;
                     };
-                    let verdict = Trial::new(demands, &Tried { driver, program }).verdict();
-                    tell(&verdict);
+                    let verdict = Trial::new(demands, &ProgramCase { redhanded, build }).verdict();
+                    results::print(&verdict);
                     if let Ok(mut verdicts) = verdicts.lock() {
                         verdicts.push((index, verdict));
                     }
@@ -223,64 +200,18 @@ fn run_all(
     Ok(verdicts.into_iter().map(|(_, verdict)| verdict).collect())
 }
 
-/// Prints how one case went, as soon as that is known.
-pub fn tell(verdict: &Verdict) {
-    println!("{}", verdict.line());
-    if let State::Failed(why) = &verdict.state {
-        println!("{}", indented(why));
-    }
-}
-
-/// Prints what all cases had in common; how many passed.
-pub fn print_table(verdicts: &[Verdict]) -> Tally {
-    let mut tally = Tally::default();
-    let mut losses: BTreeMap<&str, u64> = BTreeMap::new();
-    for verdict in verdicts {
-        match verdict.state {
-            State::Passed(_) => tally.passed += 1,
-            State::Failed(_) => tally.failed += 1,
-            State::NotApplicable => {}
-        }
-        for (reason, count) in &verdict.losses {
-            *losses.entry(reason).or_default() += count;
-        }
-    }
-    let samples: u64 = verdicts.iter().map(|verdict| verdict.samples).sum();
-    let windows: u64 = verdicts.iter().map(|verdict| verdict.windows).sum();
-    println!("\n{samples} samples, {windows} windows; losses by reason:");
-    for (reason, count) in losses.iter().filter(|(_, count)| **count > 0) {
-        #[expect(clippy::cast_precision_loss, reason = "a percentage for people")]
-        let share = 100.0 * *count as f64 / samples.max(1) as f64;
-        println!("  {reason:<40} {count:>8}  {share:5.2} % of samples");
-    }
-    for verdict in verdicts {
-        if !matches!(verdict.state, State::Passed(_)) {
-            println!("{}", verdict.line());
-        }
-    }
-    tally
-}
-
-fn indented(text: &str) -> String {
-    text.lines().map(|line| format!("    {line}\n")).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn a_filter_names_a_list_a_kernel_or_a_variant() {
+    fn a_filter_names_a_list_a_program_or_a_variant() {
         let titles = |filter: &str| -> Vec<String> {
             let options = Options {
                 filter: Some(filter.to_owned()),
                 ..Options::default()
             };
-            select(&options)
-                .unwrap()
-                .iter()
-                .map(Program::title)
-                .collect()
+            select(&options).unwrap().iter().map(Build::title).collect()
         };
         assert!(titles("mutex").contains(&"never/mutex O2 twin".to_owned()));
         assert_eq!(titles("never/mutex O2"), ["never/mutex O2"]);
@@ -294,23 +225,23 @@ mod tests {
     #[test]
     fn a_filter_that_fits_nothing_is_an_error() {
         let options = Options {
-            filter: Some("no-such-kernel".to_owned()),
+            filter: Some("no-such-program".to_owned()),
             ..Options::default()
         };
         assert!(select(&options).is_err());
     }
 
     #[test]
-    fn every_never_kernel_has_a_twin_to_be_found() {
-        let programs = select(&Options::default()).unwrap();
-        for program in programs
+    fn every_never_program_has_a_twin_to_be_found() {
+        let builds = select(&Options::default()).unwrap();
+        for build in builds
             .iter()
-            .filter(|program| program.kernel.claims.list == List::Never)
+            .filter(|build| build.program.claims.list == List::Never)
         {
-            let twin = programs
+            let twin = builds
                 .iter()
-                .any(|other| other.twin && other.kernel.name == program.kernel.name);
-            assert!(twin, "{} has no twin", program.title());
+                .any(|other| other.twin && other.program.name == build.program.name);
+            assert!(twin, "{} has no twin", build.title());
         }
     }
 }

@@ -2,11 +2,10 @@
 //! tables, DWARF, instructions, kernels with their own symbols and types, and what a
 //! gdbstub sends.
 //!
-//! It mutates real files, aiming at the parts that parsers trust most, and asks
-//! each mutant everything the detector would ask. Case numbers name inputs: the
-//! same number gives the same mutant on the same machine. A panic, a hang or a
-//! crash leaves its input behind in `target/fuzz`. Meant for a build with
-//! overflow checks, which the `dev` profile has.
+//! It damages real files, mostly in the parts that parsers trust, and asks about each
+//! mutant everything that the detector would ask. A case number names an input: on the
+//! same machine it always gives the same mutant. The input of a panic, a hang or a
+//! crash stays in `target/fuzz`. Overflow checks are needed; the `dev` profile has them.
 
 mod kernel;
 mod mutation;
@@ -23,21 +22,22 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
 
-use crate::place;
+use crate::paths;
 use mutation::Random;
 use seeds::Seed;
 
-/// A case that takes longer hangs. Generous: other work may share the cores.
+/// A case that takes longer counts as a hang. Generous, because other work may share
+/// the processors.
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// Fuzzes for so many seconds; an error names the case that failed and its file.
+/// Fuzzes for some seconds; an error names the case that failed and its file.
 ///
-/// With `REDHANDED_FUZZ_CASE=N` in the environment it runs case N alone.
+/// With `REDHANDED_FUZZ_CASE=N` in the environment it runs only case N.
 ///
 /// # Errors
 /// When a case panics or hangs, or the seeds cannot be made.
 pub fn run(seconds: u64) -> Result<()> {
-    let folder = place::target().join("fuzz");
+    let folder = paths::target().join("fuzz");
     fs::create_dir_all(&folder).with_context(|| format!("no folder {}", folder.display()))?;
     let seeds = seeds::gather(&folder)?;
     let names: Vec<&str> = seeds.iter().map(|seed| seed.name.as_str()).collect();
@@ -47,7 +47,7 @@ pub fn run(seconds: u64) -> Result<()> {
         let number = number.parse().context("REDHANDED_FUZZ_CASE is no number")?;
         return worker.case(number, &seeds, &folder);
     }
-    // The seeds themselves must pass before their mutants mean anything.
+    // Mutants mean something only if the seeds pass.
     for (number, seed) in seeds.iter().enumerate() {
         worker.ask(&format!("seed {number}"), &seed.bytes, &folder)?;
     }
@@ -61,7 +61,7 @@ pub fn run(seconds: u64) -> Result<()> {
     Ok(())
 }
 
-/// The thread that does what may panic or hang.
+/// The thread that runs what may panic or hang.
 struct Worker {
     inputs: Sender<PathBuf>,
     outcomes: Receiver<Result<(), String>>,
@@ -87,7 +87,7 @@ impl Worker {
         let mut random = Random::new(number);
         let pure = AssertUnwindSafe(|| {
             questions::decode(&mut random);
-            // Short, next to what a file takes.
+            // These take little time compared with a file.
             for _ in 0..32 {
                 protocol::converse(&mut random);
             }
@@ -98,7 +98,7 @@ impl Worker {
         self.ask(&format!("case {number}"), &bytes, folder)
     }
 
-    /// Runs one input; what fails stays in `folder`.
+    /// Runs one input, which stays in `folder` if it fails.
     fn ask(&mut self, name: &str, bytes: &[u8], folder: &Path) -> Result<()> {
         let path = folder.join(name.replace(' ', "-"));
         fs::write(&path, bytes).with_context(|| format!("cannot write {}", path.display()))?;

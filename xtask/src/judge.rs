@@ -275,12 +275,12 @@ pub mod sample {
 mod tests {
     use super::*;
     use crate::claims::List;
+    use crate::corpus::program::Program;
     use crate::judge::sample::race;
-    use crate::kernel::Kernel;
 
     fn expectation(words: &str) -> Expectation {
         let text = format!("//@ build: O0\n//@ expect: {words}\n");
-        let kernel = Kernel::parse(List::Expected, Path::new("k.c"), &text).unwrap();
+        let kernel = Program::parse(List::Expected, Path::new("k.c"), &text).unwrap();
         kernel.claims.expects[0].clone()
     }
 

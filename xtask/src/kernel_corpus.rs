@@ -1,31 +1,32 @@
-//! `cargo xtask kernel-corpus`: every module of the kernel corpus in a kernel under
-//! Redhanded, and what it said.
+//! `cargo xtask kernel-corpus`: loads every module of the kernel corpus into a kernel
+//! under Redhanded and judges the reports.
 //!
-//! One machine is booted, the modules are loaded into it one after the other, and
-//! Redhanded attaches to its gdbstub anew for every round. So a module costs a few
-//! seconds, its report is about it alone, and the machine must survive being let go
-//! a hundred times. A machine in which something went wrong is replaced.
+//! One machine is booted and the modules are loaded into it one after the other.
+//! Redhanded attaches to its gdbstub again for every round. So a module costs a few
+//! seconds, a report is about one module, and the machine has to survive a hundred
+//! detachments. After a failure the machine is replaced.
 
+mod case;
 mod guest;
-mod loaded;
-mod subject;
+mod module;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use clap::Args;
 use redhanded_provision::{Archive, Provision, Wanted, cache_folder, provide};
 
-use crate::command;
-use crate::corpus::{self, Tally, matcher};
-use crate::drive::Driver;
-use crate::place;
+use crate::corpus::matcher;
+use crate::redhanded::Redhanded;
+use crate::results::{self, Tally};
 use crate::trial::{Demands, State, Trial, Verdict};
+use crate::{command, paths};
+use case::ModuleCase;
 use guest::Guest;
-use loaded::Loaded;
-use subject::Subject;
+use module::Module;
 
 /// More than building all modules takes.
 const BUILT_WITHIN: Duration = Duration::from_secs(900);
@@ -39,13 +40,13 @@ pub struct Options {
     /// How many seeds an expected module is tried with
     #[arg(long, value_name = "N", default_value_t = 1)]
     seeds: u64,
-    /// How many windows a never module stays silent over, and its twin is found in
+    /// In how many windows a never module must stay silent and its twin be found
     #[arg(long, value_name = "N", default_value_t = 400)]
     windows: u64,
     /// In how many seconds an expected race must be found
     #[arg(long = "for", value_name = "SECONDS", default_value_t = 20)]
     within: u64,
-    /// On the newer kernel of the distribution's backports
+    /// Use the newer kernel of the distribution's backports
     #[arg(long)]
     backports: bool,
     /// List the modules and stop
@@ -79,8 +80,8 @@ impl Options {
     }
 }
 
-/// Fetches what kernels are tested with, where it is not there already: QEMU, the
-/// distribution's kernel with its debug information and headers, a busybox.
+/// Fetches what is not there yet of QEMU, busybox and the distribution's kernel with
+/// its debug information and headers.
 pub fn provide_packages(archive: Archive) -> Result<Provision> {
     let wanted = Wanted {
         archive,
@@ -93,12 +94,12 @@ pub fn provide_packages(archive: Archive) -> Result<Provision> {
     Ok(provision)
 }
 
-/// Runs the corpus, prints the table and says how many cases passed.
+/// Runs the corpus and prints the results; returns how many cases passed.
 pub fn run(options: &Options) -> Result<Tally> {
-    let subjects = select(options.only.as_deref())?;
+    let modules = select(options.only.as_deref())?;
     if options.list {
-        for subject in &subjects {
-            println!("{}", subject.title());
+        for module in &modules {
+            println!("{}", module.title());
         }
         return Ok(Tally::default());
     }
@@ -109,13 +110,9 @@ pub fn run(options: &Options) -> Result<Tally> {
         Archive::Release
     })?;
     let folder = build(&provision)?;
-    let redhanded = match &options.redhanded {
-        Some(path) => path.clone(),
-        None => place::build_redhanded()?,
-    };
-    let driver = Driver {
-        redhanded,
-        reports: place::target()
+    let redhanded = Redhanded {
+        path: paths::redhanded(options.redhanded.as_deref())?,
+        reports: paths::target()
             .join("corpus/reports/kernel")
             .join(&provision.release),
         with: Vec::new(),
@@ -128,36 +125,38 @@ pub fn run(options: &Options) -> Result<Tally> {
         found_within: Duration::from_secs(options.within),
         windows_within: Duration::from_secs((options.windows * 2 / 5).max(60)),
     };
-    let court = Court {
-        driver,
+    let trials = Trials {
+        redhanded,
         demands,
         provision,
         folder,
     };
-    Ok(corpus::print_table(&court.all(&subjects)))
+    Ok(results::print_summary(&trials.of_all(&modules)))
 }
 
-fn select(only: Option<&str>) -> Result<Vec<Subject>> {
+fn select(only: Option<&str>) -> Result<Vec<Module>> {
     let only = only.map(matcher).transpose()?;
-    let mut subjects = subject::read_all(place::root(), Path::new("corpus/kernel"))?;
+    let mut modules = module::read_all(paths::root(), Path::new("corpus/kernel"))?;
     if let Some(glob) = only {
-        subjects.retain(|subject| glob.is_match(subject.title()) || glob.is_match(&subject.name));
+        modules.retain(|module| glob.is_match(module.title()) || glob.is_match(&module.name));
     }
-    ensure!(!subjects.is_empty(), "no module fits");
-    Ok(subjects)
+    ensure!(!modules.is_empty(), "no module fits");
+    Ok(modules)
 }
 
-/// Builds all modules for a kernel; the folder that they are in.
+/// Builds all modules for a kernel; returns their folder.
 fn build(provision: &Provision) -> Result<PathBuf> {
     let headers = provision.headers.as_deref();
-    let headers = headers.context("the kernel's headers are not at hand")?;
-    let folder = place::target()
+    let headers = headers.context("the kernel has no headers here")?;
+    let folder = paths::target()
         .join("corpus/kernel")
         .join(&provision.release);
     let start = Instant::now();
+    let jobs = thread::available_parallelism().map_or(2, usize::from);
     let mut make = Command::new("make");
-    make.arg("-C")
-        .arg(place::root().join("corpus/kernel"))
+    make.arg(format!("-j{jobs}"))
+        .arg("-C")
+        .arg(paths::root().join("corpus/kernel"))
         .arg(format!("HEADERS={}", headers.display()))
         .arg(format!("OUT={}", folder.display()))
         .env("LC_ALL", "C");
@@ -173,22 +172,22 @@ fn build(provision: &Provision) -> Result<PathBuf> {
     Ok(folder)
 }
 
-/// Where all modules are put on trial.
-struct Court {
-    driver: Driver,
+/// What the trials of all modules share.
+struct Trials {
+    redhanded: Redhanded,
     demands: Demands,
     provision: Provision,
     folder: PathBuf,
 }
 
-impl Court {
-    fn all(&self, subjects: &[Subject]) -> Vec<Verdict> {
+impl Trials {
+    fn of_all(&self, modules: &[Module]) -> Vec<Verdict> {
         let mut guest = None;
         let mut verdicts = Vec::new();
-        for subject in subjects {
-            let verdict = self.verdict(&mut guest, subject);
-            corpus::tell(&verdict);
-            // What it left behind must not be held against the next.
+        for module in modules {
+            let verdict = self.verdict(&mut guest, module);
+            results::print(&verdict);
+            // The next module must not suffer from what this one left behind.
             if matches!(verdict.state, State::Failed(_)) {
                 guest = None;
             }
@@ -197,10 +196,10 @@ impl Court {
         verdicts
     }
 
-    fn verdict(&self, guest: &mut Option<Guest>, subject: &Subject) -> Verdict {
+    fn verdict(&self, guest: &mut Option<Guest>, module: &Module) -> Verdict {
         let start = Instant::now();
-        self.tried(guest, subject).unwrap_or_else(|error| Verdict {
-            title: subject.title(),
+        self.tried(guest, module).unwrap_or_else(|error| Verdict {
+            title: module.title(),
             state: State::Failed(format!("{error:#}")),
             seconds: start.elapsed().as_secs_f64(),
             windows: 0,
@@ -209,17 +208,17 @@ impl Court {
         })
     }
 
-    fn tried(&self, guest: &mut Option<Guest>, subject: &Subject) -> Result<Verdict> {
+    fn tried(&self, guest: &mut Option<Guest>, module: &Module) -> Result<Verdict> {
         let guest = match guest {
             Some(guest) => guest,
             none => none.insert(Guest::boot(&self.provision, &self.folder)?),
         };
         let vmlinux = self.provision.vmlinux.as_deref();
         let vmlinux = vmlinux.context("the kernel's debug information is not at hand")?;
-        let loaded = Loaded::load(guest, subject, &self.driver, vmlinux, &self.folder)?;
-        let mut verdict = Trial::new(&self.demands, &loaded).verdict();
-        let after = loaded.unload().and_then(|()| guest.in_order());
-        // The first that went wrong is the one to be told.
+        let case = ModuleCase::load(guest, module, &self.redhanded, vmlinux, &self.folder)?;
+        let mut verdict = Trial::new(&self.demands, &case).verdict();
+        let after = case.unload().and_then(|()| guest.in_order());
+        // The first failure is the one to report.
         if let (Err(error), false) = (after, matches!(verdict.state, State::Failed(_))) {
             verdict.state = State::Failed(format!("{error:#}"));
         }
@@ -235,8 +234,8 @@ mod tests {
     #[test]
     fn a_pattern_names_a_list_or_a_module() {
         let titles = |only| -> Vec<String> {
-            let subjects = select(Some(only)).unwrap();
-            subjects.iter().map(Subject::title).collect()
+            let modules = select(Some(only)).unwrap();
+            modules.iter().map(Module::title).collect()
         };
         assert_eq!(titles("never/mutex"), ["never/mutex"]);
         assert_eq!(titles("mutex*"), ["never/mutex", "never/mutex_twin"]);
@@ -246,9 +245,9 @@ mod tests {
 
     #[test]
     fn every_never_module_has_a_twin() {
-        let subjects = select(None).unwrap();
-        let never = subjects.iter().filter(|s| s.claims.list == List::Never);
-        let (twins, guarded): (Vec<_>, Vec<_>) = never.partition(|subject| subject.twin);
+        let modules = select(None).unwrap();
+        let never = modules.iter().filter(|s| s.claims.list == List::Never);
+        let (twins, guarded): (Vec<_>, Vec<_>) = never.partition(|module| module.twin);
         assert!(!guarded.is_empty());
         assert_eq!(twins.len(), guarded.len());
     }

@@ -1,28 +1,27 @@
 //! The project's own tasks, run as `cargo xtask TASK`.
 
+mod cargo_test;
 mod claims;
 mod command;
-mod compile;
 mod corpus;
-mod drive;
+mod dependencies;
 mod fuzz;
 mod judge;
-mod kernel;
 mod kernel_corpus;
-mod label;
-mod licences;
 mod packages;
-mod peers;
-mod place;
-mod spdx;
+mod paths;
+mod redhanded;
+mod results;
+mod steps;
 mod suite;
 mod test;
 mod trial;
-mod tried;
 
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+
+use results::Tally;
 
 /// The project's own tasks: the whole test, the corpus, labelled suites.
 #[derive(Parser)]
@@ -34,38 +33,35 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Task {
-    /// Everything a change must pass: packages, fmt, clippy, tests, licences, fuzz, corpora, demo
+    /// Run everything a change must pass: format, dependencies, lints, fuzz, tests, corpora, demo
     Test(test::Options),
-    /// Run the access kernels under Redhanded and judge its reports
+    /// Run the programs of the corpus under Redhanded and judge its reports
     Corpus(corpus::Options),
     /// Load the modules of the kernel corpus under Redhanded and judge its reports
     KernelCorpus(kernel_corpus::Options),
     /// Run a labelled suite of racy and race-free programs and print recall and specificity
     Suite(suite::Options),
-    /// Feed mutated files to the parsers of foreign bytes
+    /// Feed damaged files to the parsers of foreign bytes
     Fuzz {
         /// For how many seconds
         #[arg(long, value_name = "N", default_value_t = 60)]
         seconds: u64,
     },
-    /// Check the licences of all dependencies against deny.toml
-    Licences,
+    /// Check licences, sources and known vulnerabilities of all dependencies with cargo-deny
+    Dependencies,
+    /// Install the Debian packages that the tests need
+    Packages,
 }
 
 fn main() -> ExitCode {
     let outcome = match Arguments::parse().task {
         Task::Test(options) => test::run(&options),
-        Task::Corpus(options) => corpus::run(&options).map(|tally| {
-            println!("{tally}");
-            tally.failed == 0
-        }),
-        Task::KernelCorpus(options) => kernel_corpus::run(&options).map(|tally| {
-            println!("{tally}");
-            tally.failed == 0
-        }),
+        Task::Corpus(options) => corpus::run(&options).map(all_passed),
+        Task::KernelCorpus(options) => kernel_corpus::run(&options).map(all_passed),
         Task::Suite(options) => suite::run(&options).map(|()| true),
         Task::Fuzz { seconds } => fuzz::run(seconds).map(|()| true),
-        Task::Licences => licences::run().map(|()| true),
+        Task::Dependencies => dependencies::check().map(|()| true),
+        Task::Packages => packages::provide().map(|()| true),
     };
     match outcome {
         Ok(true) => ExitCode::SUCCESS,
@@ -75,4 +71,9 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+fn all_passed(tally: Tally) -> bool {
+    println!("{tally}");
+    tally.failed == 0
 }

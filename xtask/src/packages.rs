@@ -1,19 +1,19 @@
-//! What the tests need on the machine beside cargo, and installing it.
+//! What the tests need on the machine besides cargo, and how it gets there.
 
 use std::env;
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use anyhow::{Result, bail, ensure};
+use anyhow::{Result, ensure};
 
 use crate::command;
 
-/// Something that must be there.
+/// Something that must be installed.
 struct Need {
-    /// How it shows that it is there.
+    /// What shows that it is installed.
     sign: Sign,
-    /// The Debian package that brings it.
+    /// The Debian package it is in.
     package: &'static str,
     /// What it is for.
     why: &'static str,
@@ -32,17 +32,17 @@ const NEEDS: &[Need] = &[
     Need {
         sign: Sign::Program("gcc"),
         package: "gcc",
-        why: "builds the C kernels of the corpus",
+        why: "builds the C programs of the corpus",
     },
     Need {
         sign: Sign::Program("g++"),
         package: "g++",
-        why: "builds the C++ kernels of the corpus",
+        why: "builds the C++ programs of the corpus",
     },
     Need {
         sign: Sign::Program("gdb"),
         package: "gdb",
-        why: "opens the cores that tests write",
+        why: "opens the core files that tests write",
     },
     Need {
         sign: Sign::Header("pthread.h"),
@@ -52,32 +52,32 @@ const NEEDS: &[Need] = &[
     Need {
         sign: Sign::Library("libc.a"),
         package: "libc6-dev",
-        why: "static kernels of the corpus",
+        why: "links static programs of the corpus",
     },
     Need {
         sign: Sign::Library("libgomp.so"),
         package: "gcc",
-        why: "OpenMP kernels of the corpus",
+        why: "OpenMP programs of the corpus",
     },
     Need {
         sign: Sign::Program("strip"),
         package: "binutils",
-        why: "stripped kernels of the corpus",
+        why: "strips programs of the corpus",
     },
     Need {
         sign: Sign::Program("objcopy"),
         package: "binutils",
-        why: "separate debug files in tests",
+        why: "makes separate debug files in tests",
     },
     Need {
         sign: Sign::Program("nm"),
         package: "binutils",
-        why: "judging reports of stripped kernels",
+        why: "names the functions of stripped programs",
     },
     Need {
         sign: Sign::Program("ld"),
         package: "binutils",
-        why: "modules for kernels in tests",
+        why: "links kernel modules in tests",
     },
     Need {
         sign: Sign::Program("make"),
@@ -92,7 +92,7 @@ const NEEDS: &[Need] = &[
     Need {
         sign: Sign::Program("xz"),
         package: "xz-utils",
-        why: "packs kernels in tests, as do the next ones",
+        why: "packs kernels in tests",
     },
     Need {
         sign: Sign::Program("bzip2"),
@@ -129,11 +129,11 @@ impl Sign {
     }
 }
 
-/// Installs what is missing, or says what to do.
+/// Installs what is missing, or says what to install.
 pub fn provide() -> Result<()> {
     let missing: Vec<&Need> = NEEDS.iter().filter(|need| !need.sign.is_there()).collect();
     if missing.is_empty() {
-        println!("all there: {}", names(&NEEDS.iter().collect::<Vec<_>>()));
+        println!("all installed: {}", names(NEEDS));
         return Ok(());
     }
     for need in &missing {
@@ -147,34 +147,43 @@ pub fn provide() -> Result<()> {
     let mut packages: Vec<&str> = missing.iter().map(|need| need.package).collect();
     packages.sort_unstable();
     packages.dedup();
-    if !(Path::new("/etc/debian_version").exists() && on_path("apt-get")) {
-        bail!(
-            "please install {}: this is no Debian, so it is left to you",
-            names(&missing)
-        );
-    }
-    let install = format!(
-        "apt-get install -y --no-install-recommends {}",
-        packages.join(" ")
+    let packages = packages.join(" ");
+    let is_debian = Path::new("/etc/debian_version").exists() && on_path("apt-get");
+    ensure!(
+        is_debian,
+        "please install {}: xtask can do that on Debian only",
+        names(missing)
     );
-    if !nix::unistd::geteuid().is_root() {
-        bail!("please run `sudo {install}`, then start again");
+    let install = format!("apt-get install -y --no-install-recommends {packages}");
+    ensure!(
+        nix::unistd::geteuid().is_root(),
+        "please run `sudo apt-get update && sudo {install}`, then start again"
+    );
+    // Lists that are missing or old name no packages, or packages that are gone.
+    println!("installing {packages}, after updating the package lists");
+    if !apt_get("update -qq")? {
+        println!("the package lists cannot be updated; trying with those that are there");
     }
-    println!("installing {}", packages.join(", "));
-    command::shown("apt-get", &["update", "-qq"])?;
-    let mut words = vec!["install", "-y", "-qq", "--no-install-recommends"];
-    words.extend(&packages);
-    ensure!(command::shown("apt-get", &words)?, "`{install}` failed");
-    let still: Vec<&Need> = missing
-        .into_iter()
-        .filter(|need| !need.sign.is_there())
-        .collect();
+    ensure!(
+        apt_get(&format!(
+            "install -y -qq --no-install-recommends {packages}"
+        ))?,
+        "`{install}` failed"
+    );
+    let still = missing.into_iter().filter(|need| !need.sign.is_there());
+    let still = names(still);
     ensure!(
         still.is_empty(),
-        "still missing after installing: {}",
-        names(&still)
+        "still missing after the installation: {still}"
     );
     Ok(())
+}
+
+/// Runs apt-get, which must not ask questions; true if it succeeded.
+fn apt_get(words: &str) -> Result<bool> {
+    let mut arguments = vec!["DEBIAN_FRONTEND=noninteractive", "apt-get"];
+    arguments.extend(words.split(' '));
+    command::shown("env", &arguments)
 }
 
 /// Whether a program of this name can be started.
@@ -190,7 +199,7 @@ fn gcc(arguments: &[&str]) -> Option<String> {
     outcome.success().then_some(outcome.stdout)
 }
 
-fn names(needs: &[&Need]) -> String {
-    let names: Vec<_> = needs.iter().map(|need| need.sign.name()).collect();
+fn names<'a>(needs: impl IntoIterator<Item = &'a Need>) -> String {
+    let names: Vec<_> = needs.into_iter().map(|need| need.sign.name()).collect();
     names.join(", ")
 }

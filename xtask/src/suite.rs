@@ -1,4 +1,7 @@
-//! `cargo xtask suite`: how well detectors do on a labelled suite of programs.
+//! `cargo xtask suite`: measures detectors on a labelled suite of programs.
+
+mod label;
+mod tools;
 
 use std::fmt::Write as _;
 use std::fs;
@@ -10,9 +13,9 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 use clap::Args;
 use globset::Glob;
 
-use crate::label::Label;
-use crate::peers::{Answer, Question, Tool};
-use crate::{command, place};
+use crate::{command, paths};
+use label::Label;
+use tools::{Answer, Question, Tool};
 
 /// Options of `cargo xtask suite`.
 #[derive(Args, Debug)]
@@ -106,9 +109,8 @@ pub fn run(options: &Options) -> Result<()> {
     }
     ensure!(!tools.is_empty(), "no tool to ask");
     let redhanded = match &options.redhanded {
-        Some(path) => path.clone(),
-        None if tools.contains(&Tool::Redhanded) => place::build_redhanded()?,
-        None => PathBuf::new(),
+        None if !tools.contains(&Tool::Redhanded) => PathBuf::new(),
+        named => paths::redhanded(named.as_deref())?,
     };
     let mut csv = "file,label,tool,answer,pair_labelled,pair_named,windows,seconds\n".to_owned();
     let mut scores: Vec<Score> = tools.iter().map(|_| Score::default()).collect();
@@ -268,7 +270,7 @@ fn read_label(source: &Path) -> Result<Label> {
 }
 
 fn build(source: &Path, tool: Tool, cflags: &str) -> Result<PathBuf> {
-    let folder = place::target().join("suite").join(match tool {
+    let folder = paths::target().join("suite").join(match tool {
         Tool::Tsan => "tsan",
         Tool::Redhanded | Tool::Helgrind | Tool::Drd => "plain",
     });
@@ -314,7 +316,7 @@ fn duration(text: &str) -> Result<Duration, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::label::Pair;
+    use label::Pair;
 
     #[test]
     fn scores_count_what_was_right_and_which_pairs_were_named() {
@@ -362,7 +364,7 @@ mod tests {
 
     #[test]
     fn the_projects_own_suite_is_labelled() {
-        let folder = place::root().join("corpus/suite");
+        let folder = paths::root().join("corpus/suite");
         let mut labels = Vec::new();
         for entry in fs::read_dir(folder).unwrap() {
             labels.push(read_label(&entry.unwrap().path()).unwrap());

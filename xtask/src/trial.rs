@@ -1,5 +1,5 @@
-//! One case of a corpus on trial: rounds under Redhanded until its demands are met
-//! or missed. A case is a program, or a module in a kernel.
+//! The trial of one case: rounds under Redhanded until the demands are met or missed.
+//! A case is a program of the corpus or a module of the kernel corpus.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -8,42 +8,42 @@ use anyhow::{Result, bail};
 use redhanded_model::Class;
 
 use crate::claims::{Claims, Expectation, List};
-use crate::drive::{Finding, NOT_APPLICABLE, Round};
 use crate::judge::{Circumstances, begins, word};
+use crate::redhanded::{Finding, NOT_APPLICABLE, Round};
 
 /// What can be put on trial.
 pub trait Case {
-    /// For the table.
+    /// The name in tables.
     fn title(&self) -> String;
     /// What must be reported, and what must not.
     fn claims(&self) -> &Claims;
-    /// Whether it is the one without its guard.
+    /// Whether it is built without its guard.
     fn is_twin(&self) -> bool;
-    /// What the judge knows beside the report.
+    /// What the judge has to know besides the report.
     fn circumstances(&self) -> Result<Circumstances>;
-    /// The patterns by which Redhanded finds these functions in it.
+    /// The patterns that select these functions in it.
     fn globs(&self, functions: &[String]) -> Vec<String>;
-    /// Whether a finding of this class is none.
+    /// Whether a race of this class does not count against a never case.
     fn tolerates(&self, class: Class) -> bool;
-    /// Looks at it under Redhanded.
+    /// Runs it under Redhanded.
     fn run(&self, round: &Round) -> Result<Finding>;
 }
 
 /// How much is asked of the cases.
 pub struct Demands {
-    /// The seeds an expected case is tried with.
+    /// The seeds that an expected case is tried with.
     pub seeds: Vec<u64>,
-    /// How long the first round is; the next are longer.
+    /// The length of the first round; later ones are longer.
     pub first_round: Duration,
-    /// How many windows a never case stays silent over.
+    /// In how many windows a never case must stay silent.
     pub windows: u64,
-    /// An expected race must be found in this time.
+    /// The time in which an expected race must be found.
     pub found_within: Duration,
-    /// The windows must be reached in this time, or nothing was tested.
+    /// The time in which the windows must be reached: else nothing was tested.
     pub windows_within: Duration,
 }
 
-/// What became of one case.
+/// The outcome of a trial.
 pub struct Verdict {
     /// Which case.
     pub title: String,
@@ -61,11 +61,11 @@ pub struct Verdict {
 
 /// How a trial went.
 pub enum State {
-    /// As it should, and how well.
+    /// It went as it must; says how well.
     Passed(String),
-    /// The machine cannot run it.
+    /// This machine cannot run the case.
     NotApplicable,
-    /// What is wrong, and how to see it again.
+    /// It did not; says what is wrong and how to repeat it.
     Failed(String),
 }
 
@@ -79,7 +79,7 @@ pub struct Trial<'a, C> {
 }
 
 impl<'a, C: Case> Trial<'a, C> {
-    /// A trial of `case`, which must be ready to be run.
+    /// A trial of `case`, which must be ready to run.
     pub fn new(demands: &'a Demands, case: &'a C) -> Self {
         Self {
             demands,
@@ -90,7 +90,7 @@ impl<'a, C: Case> Trial<'a, C> {
         }
     }
 
-    /// Runs as many rounds as are needed and judges them.
+    /// Runs as many rounds as it takes and judges them.
     pub fn verdict(mut self) -> Verdict {
         let start = Instant::now();
         let outcome = match (self.case.claims().list, self.case.is_twin()) {
@@ -144,7 +144,8 @@ impl<'a, C: Case> Trial<'a, C> {
         }
     }
 
-    /// `None` when the machine cannot run it, else the time it took or what was missed.
+    /// The time it took, or an error that names what was missed; `None` if this machine
+    /// cannot run the case.
     fn found_with(
         &mut self,
         circumstances: &Circumstances,
@@ -191,7 +192,7 @@ impl<'a, C: Case> Trial<'a, C> {
         Ok(None)
     }
 
-    /// Nothing may be reported: in windows on the guarded memory, nor anywhere.
+    /// Nothing may be reported, neither on the guarded memory nor elsewhere.
     fn never(&mut self) -> Result<State> {
         let start = Instant::now();
         let mut windows = 0;
@@ -238,7 +239,7 @@ impl<'a, C: Case> Trial<'a, C> {
         Ok(())
     }
 
-    /// The same program without its guard must be caught in as many windows.
+    /// Without its guard, the same source must be caught within as many windows.
     fn twin(&mut self) -> Result<State> {
         let start = Instant::now();
         let circumstances = self.case.circumstances()?;
@@ -292,12 +293,12 @@ fn listed(missing: &[&Expectation]) -> String {
     missing.join("; ")
 }
 
-/// All that is needed to look into a failure.
+/// What it takes to look into a failure.
 fn shown(finding: &Finding) -> String {
     format!(
         "$ {}\n{}\n(exit status {}, {} windows, {:.1} s)",
         finding.command,
-        finding.told.trim_end(),
+        finding.text.trim_end(),
         finding.status,
         finding.report.run.windows,
         finding.took.as_secs_f64()
@@ -310,36 +311,35 @@ mod tests {
     use std::path::{Path, PathBuf};
 
     use super::*;
-    use crate::compile::Program;
-    use crate::drive::Driver;
+    use crate::corpus::case::ProgramCase;
+    use crate::corpus::compile::Build;
+    use crate::corpus::program::Program;
     use crate::judge::sample;
-    use crate::kernel::Kernel;
-    use crate::place;
-    use crate::tried::Tried;
+    use crate::paths;
+    use crate::redhanded::Redhanded;
 
     const CAUGHT: &str = r#"{"class":"race","what":{"name":"balance","field":null},
         "accesses":[{"function":"bump"},{"function":"bump"}]}"#;
 
-    /// A detector that says always the same.
-    fn oracle(name: &str, windows: u64, races: &[&str], status: i32) -> Driver {
-        let folder: PathBuf = place::target().join("xtask-oracles").join(name);
+    /// A detector that always gives the same report.
+    fn oracle(name: &str, windows: u64, races: &[&str], status: i32) -> Redhanded {
+        let folder: PathBuf = paths::target().join("xtask-oracles").join(name);
         fs::create_dir_all(&folder).unwrap();
         let races = races.iter().map(|race| sample::race(race)).collect();
         let report = sample::document(&sample::report(windows, races));
         fs::write(folder.join("answer.json"), report).unwrap();
         fs::write(folder.join("status"), status.to_string()).unwrap();
-        // Not written here: a script that another test's thread has still open
-        // for writing while it forks cannot be started.
-        let redhanded = place::root().join("xtask/testdata/oracle.sh");
-        Driver {
-            redhanded,
+        // The script is a file of the repository. One written here might still be open
+        // for writing in a process that another test forks, and could not be started.
+        Redhanded {
+            path: paths::root().join("xtask/testdata/oracle.sh"),
             reports: folder,
             with: Vec::new(),
             user: None,
         }
     }
 
-    fn judged(driver: &Driver, list: List, twin: bool) -> State {
+    fn judged(redhanded: &Redhanded, list: List, twin: bool) -> State {
         let directives = match list {
             List::Expected => {
                 "//@ build: O0\n//@ expect: what=balance functions=bump,bump\n//@ silent: what=lock\n"
@@ -348,8 +348,8 @@ mod tests {
                 "//@ build: O0\n//@ focus: bump\n//@ twin-expect: what=balance functions=bump,bump\n"
             }
         };
-        let kernel = Kernel::parse(list, Path::new("corpus/x/k.c"), directives).unwrap();
-        let program = Program::new(&kernel, &kernel.variants[0], twin);
+        let program = Program::parse(list, Path::new("corpus/x/k.c"), directives).unwrap();
+        let build = &Build::new(&program, &program.variants[0], twin);
         let demands = Demands {
             seeds: vec![1],
             first_round: Duration::from_millis(500),
@@ -357,8 +357,7 @@ mod tests {
             found_within: Duration::ZERO,
             windows_within: Duration::ZERO,
         };
-        let program = &program;
-        Trial::new(&demands, &Tried { driver, program })
+        Trial::new(&demands, &ProgramCase { redhanded, build })
             .verdict()
             .state
     }
@@ -396,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn a_never_kernel_fails_on_a_report_and_on_inactivity() {
+    fn a_never_program_fails_on_a_report_and_on_inactivity() {
         let silent = oracle("silent", 150, &[], 0);
         assert!(matches!(
             judged(&silent, List::Never, false),

@@ -1,4 +1,4 @@
-//! Kernels to damage, and what is asked about them.
+//! A kernel to damage, and the questions about it.
 
 use std::fs;
 use std::path::Path;
@@ -79,7 +79,7 @@ pub fn seeds(folder: &Path) -> Result<Vec<Seed>> {
         "gcc does not build the fuzzer's seed kernel"
     );
     let kernel = fs::read(&output)?;
-    // Damage is worth something only where what is damaged was understood.
+    // Damage tests something only if the parser understands the undamaged file.
     ensure!(
         symbols(&kernel)?.len() == 3,
         "the seed kernel's symbols are not found"

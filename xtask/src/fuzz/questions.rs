@@ -7,7 +7,7 @@ use redhanded_model::{Registers, Svma};
 
 use super::mutation::Random;
 
-/// How many places of each kind are asked about.
+/// How many addresses of each kind are asked about.
 const PLACES: usize = 12;
 
 /// Opens the file and asks.
@@ -78,7 +78,7 @@ fn unwind(image: &Image, places: &[Svma]) {
             ..Registers::default()
         };
         registers.gpr.fill(0x7fff_0000);
-        // A stack full of pointers into the module and of its own.
+        // A stack full of pointers, into the module and into itself.
         let mut turn = 0;
         let _ = unwinder.unwind(&registers, &mut |address| {
             turn += 1;

@@ -1,4 +1,4 @@
-//! The files that are damaged, and which of their parts are worth it.
+//! The files to damage, and their parts.
 
 use std::fs;
 use std::ops::Range;
@@ -18,7 +18,7 @@ pub struct Seed {
 /// A larger file would make every case slow.
 const MAX_SIZE: usize = 400 << 10;
 
-/// A bit of everything that debug information describes.
+/// Has a bit of everything that debug information describes.
 const PROGRAM: &str = r#"
     #include <stdio.h>
     #include <string.h>
@@ -40,8 +40,8 @@ const PROGRAM: &str = r#"
     }
 "#;
 
-/// The seeds: programs built in the variants that differ in what is parsed, a
-/// kernel, one of the system's, and a handful of bytes.
+/// The seeds: a program built in several ways that differ in what is parsed, a kernel, a
+/// program of the system, and a handful of bytes.
 pub fn gather(folder: &Path) -> Result<Vec<Seed>> {
     let source = folder.join("seed.c");
     fs::write(&source, PROGRAM).with_context(|| format!("cannot write {}", source.display()))?;
@@ -93,7 +93,7 @@ impl Seed {
     }
 }
 
-/// Header tables and sections, read the short way: the seeds are sound.
+/// Header tables and sections, read without checks because the seeds are sound.
 fn parts_of(bytes: &[u8]) -> Option<Vec<(String, Range<usize>)>> {
     let number = |at: usize, size: usize| -> Option<usize> {
         let mut value = [0; 8];

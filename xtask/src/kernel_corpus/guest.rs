@@ -1,4 +1,4 @@
-//! The machine that modules are loaded into, and a shell in it.
+//! The virtual machine that modules are loaded into, and a shell in it.
 
 use std::io::{self, BufRead, BufReader, ErrorKind, Write};
 use std::os::unix::net::UnixStream;
@@ -10,14 +10,14 @@ use anyhow::{Context, Result, bail, ensure};
 use redhanded_provision::{Added, Output, Provision, VirtualMachine, VmOptions, VmState};
 use tempfile::TempDir;
 
-/// How long a kernel may take to boot where everything is emulated.
+/// How long a kernel may take to boot when everything is emulated.
 const BOOTS_WITHIN: Duration = Duration::from_secs(180);
-/// How long a command may take in it.
+/// How long a command in the guest may take.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(60);
 /// Where the modules are in the guest.
 const MODULES: &str = "/corpus";
 
-/// Does what it is told on a serial port of its own, line by line.
+/// Runs the commands that arrive on a serial port, line by line.
 const SHELL: &str = "stty -F /dev/ttyS4 raw -echo
 exec </dev/ttyS4 >/dev/ttyS4 2>&1
 echo ended 0
@@ -27,12 +27,12 @@ while read -r line; do eval \"$line\"; echo \"ended $?\"; done";
 pub struct Guest {
     vm: VirtualMachine,
     shell: BufReader<UnixStream>,
-    /// Has the shell's socket in it.
+    /// Contains the shell's socket.
     _folder: TempDir,
 }
 
 impl Guest {
-    /// Boots a kernel that has the modules in `folder` at hand.
+    /// Boots a kernel whose file system contains the modules in `folder`.
     pub fn boot(provision: &Provision, folder: &Path) -> Result<Self> {
         let start = Instant::now();
         let sockets = tempfile::tempdir().context("cannot make a folder for a socket")?;
@@ -43,7 +43,7 @@ impl Guest {
             ["sh", "-c", SHELL].map(Into::into).to_vec(),
         );
         options.stopped = false;
-        // The four ports that every machine has are in use.
+        // The four standard ports are taken.
         options.append.push("8250.nr_uarts=5".to_owned());
         let chardev = format!(
             "socket,id=shell,path={},server=on,wait=off",
@@ -96,12 +96,12 @@ impl Guest {
         Ok(guest)
     }
 
-    /// Its gdbstub, as `--gdb` takes it.
+    /// The address of its gdbstub, for `--gdb`.
     pub fn gdb(&self) -> String {
         format!("unix:{}", self.vm.gdb().display())
     }
 
-    /// Runs a command, which must succeed; what it said.
+    /// Runs a command, which must succeed; returns its output.
     pub fn run(&mut self, command: &str) -> Result<String> {
         let (status, said) = self.ask(command)?;
         ensure!(
@@ -111,7 +111,7 @@ impl Guest {
         Ok(said)
     }
 
-    /// Runs a command again until it succeeds.
+    /// Repeats a command until it succeeds.
     pub fn persuade(&mut self, command: &str) -> Result<()> {
         let start = Instant::now();
         loop {
@@ -127,13 +127,13 @@ impl Guest {
         }
     }
 
-    /// Loads a module by its place in the corpus.
+    /// Loads a module; `file` is relative to the corpus.
     pub fn load(&mut self, file: &Path) -> Result<()> {
         let path = Path::new(MODULES).join(file);
         self.run(&format!("insmod {}", path.display())).map(drop)
     }
 
-    /// Whether the kernel has nothing to complain about.
+    /// Fails if the kernel has logged a problem.
     pub fn in_order(&mut self) -> Result<()> {
         let troubles = self.vm.troubles();
         ensure!(
@@ -157,31 +157,31 @@ impl Guest {
             let left = limit.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 bail!(
-                    "the guest does not answer to `{command}`; its last words are\n{}",
-                    self.last_words()
+                    "the guest does not answer `{command}`; the end of its log is\n{}",
+                    self.end_of_log()
                 );
             }
             self.shell.get_ref().set_read_timeout(Some(left))?;
             let from = said.len();
             match self.shell.read_line(&mut said) {
                 Ok(0) => bail!(
-                    "the guest is gone; its last words are\n{}",
-                    self.last_words()
+                    "the guest is gone; the end of its log is\n{}",
+                    self.end_of_log()
                 ),
                 Ok(_) => {}
                 Err(error) if error.kind() == ErrorKind::WouldBlock => continue,
-                Err(error) => return Err(error).context("cannot hear the guest"),
+                Err(error) => return Err(error).context("cannot read from the guest"),
             }
             if let Some(status) = said[from..].strip_prefix("ended ") {
                 let status = status.trim().parse();
-                let status = status.context("the guest's shell speaks in riddles")?;
+                let status = status.context("the guest's shell gave no exit status")?;
                 said.truncate(from);
                 return Ok((status, said));
             }
         }
     }
 
-    fn last_words(&self) -> String {
+    fn end_of_log(&self) -> String {
         let log = self.vm.log();
         log[log.len().saturating_sub(20)..].join("\n")
     }

@@ -515,7 +515,7 @@ fn drive(qemu: &Qemu, kernel: &Provision) {
 
 #[test]
 fn drives_a_kernel() {
-    let Some(kernels) = std::env::var_os("REDHANDED_KERNELS").map(PathBuf::from) else {
+    let Some(folder) = std::env::var_os("REDHANDED_KERNELS").map(PathBuf::from) else {
         println!("skipped: REDHANDED_KERNELS names no folder with QEMU and a kernel");
         return;
     };
@@ -524,9 +524,9 @@ fn drives_a_kernel() {
         debug: true,
         headers: false,
     };
-    let kernel = find(&kernels, &wanted).expect("a kernel");
+    let kernel = find(&folder, &wanted).expect("a kernel");
     drive(&kernel.tools.qemu, &kernel);
-    match find_newer_qemu(&kernels) {
+    match find_newer_qemu(&folder) {
         Some(qemu) => drive(&qemu, &kernel),
         None => println!("one QEMU only: the folder has no newer one"),
     }

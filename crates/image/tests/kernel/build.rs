@@ -1,7 +1,6 @@
 //! Small object files and libraries, compiled by the test that looks at them.
 
 use redhanded_image::{Image, link};
-use redhanded_provision::{Archive, Provision, Wanted, find};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use tempfile::TempDir;
@@ -80,22 +79,6 @@ pub fn open(folder: &Path, bytes: &[u8]) -> Image {
     let path = folder.join("linked");
     std::fs::write(&path, bytes).unwrap();
     Image::open(&path).unwrap()
-}
-
-/// The kernels with debug information in the folder that REDHANDED_KERNELS names.
-pub fn kernels() -> Vec<Provision> {
-    let Some(folder) = std::env::var_os("REDHANDED_KERNELS").map(PathBuf::from) else {
-        println!("skipped: REDHANDED_KERNELS names no folder with a kernel");
-        return Vec::new();
-    };
-    let wanted = [Archive::Release, Archive::Backports].map(|archive| Wanted {
-        archive,
-        debug: true,
-        headers: false,
-    });
-    let found: Vec<_> = wanted.iter().filter_map(|w| find(&folder, w)).collect();
-    assert!(!found.is_empty(), "no kernel in {}", folder.display());
-    found
 }
 
 /// The start of a function.

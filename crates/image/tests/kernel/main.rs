@@ -5,6 +5,8 @@
 mod build;
 mod damaged;
 mod exclusions;
+#[path = "../installed/mod.rs"]
+mod installed;
 mod linking;
 mod live_text;
 mod real;

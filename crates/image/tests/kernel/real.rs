@@ -1,43 +1,23 @@
 //! A distribution's kernel and one of its modules.
 
-use super::build::{instructions, kernels, open, start};
+use super::build::{instructions, open, start};
+use super::installed::kernels;
 use object::{Object, ObjectSection, ObjectSymbol};
+use redhanded_image::kernel::unpack;
 use redhanded_image::{Image, Unwinder, link};
 use redhanded_model::{Excluded, Register, Registers, Svma};
-use std::path::{Path, PathBuf};
 
-/// The files of this name under `folder`.
-fn find(folder: &Path, name: &str) -> Vec<PathBuf> {
-    let mut found = Vec::new();
-    let mut open = vec![folder.to_owned()];
-    while let Some(folder) = open.pop() {
-        let Ok(entries) = std::fs::read_dir(&folder) else {
-            continue;
-        };
-        for entry in entries {
-            let path = entry.unwrap().path();
-            if path.is_dir() && !path.is_symlink() {
-                open.push(path);
-            } else if path.file_name().is_some_and(|file| file == name) {
-                found.push(path);
-            }
-        }
-    }
-    found
-}
+/// A module of Debian's cloud kernels, relative to the folder of a kernel's modules.
+const LOOP: &str = "kernel/drivers/block/loop.ko";
 
 #[test]
 fn a_module_with_its_debug_file() {
     for kernel in kernels() {
-        let (modules, debug) = (kernel.modules.unwrap(), kernel.modules_debug.unwrap());
-        // Newer kernels have their modules compressed.
-        let Some(path) = find(&modules, "loop.ko").pop() else {
-            println!("skipped: {} has no loop.ko", modules.display());
-            continue;
-        };
-        let below = path.strip_prefix(&modules).unwrap();
-        let ko = std::fs::read(&path).unwrap();
-        let debug = std::fs::read(debug.join(below)).unwrap();
+        let path = kernel.modules.unwrap().join(LOOP);
+        // Newer kernels have it packed.
+        let ko = std::fs::read(&path).or_else(|_| std::fs::read(path.with_added_extension("xz")));
+        let ko = unpack(&ko.unwrap()).unwrap().into_owned();
+        let debug = std::fs::read(kernel.modules_debug.unwrap().join(LOOP)).unwrap();
         let object = object::File::parse(&*ko).unwrap();
         let mut at = 0xffff_ffff_c030_0000;
         let mut sections = Vec::new();

@@ -4,6 +4,8 @@
 mod bare_elf;
 mod btf;
 mod btf_encoder;
+#[path = "../installed/mod.rs"]
+mod installed;
 mod kallsyms;
 mod kallsyms_encoder;
 mod real;

@@ -5,38 +5,23 @@ use gimli::constants as dw;
 use object::{Object, ObjectSection, ObjectSymbol, SymbolKind};
 use redhanded_image::Image;
 use redhanded_image::kernel::{Btf, Field, Stage, prepare, symbols, unpack};
-use redhanded_provision::{Archive, Wanted, find};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-/// A kernel in the folder that the environment names.
+/// The kernel as boot loaders take it, and the same with debug information.
 struct Kernel {
     vmlinuz: PathBuf,
-    /// With debug information.
     vmlinux: PathBuf,
 }
 
-fn kernels() -> Vec<Kernel> {
-    let Some(folder) = std::env::var_os("REDHANDED_KERNELS") else {
-        println!("skipped: REDHANDED_KERNELS names no folder with kernels");
-        return Vec::new();
-    };
-    let folder = Path::new(&folder);
-    let wanted = [Archive::Release, Archive::Backports].map(|archive| Wanted {
-        archive,
-        debug: true,
-        headers: false,
-    });
-    let found = wanted.iter().filter_map(|wanted| find(folder, wanted));
-    let found: Vec<Kernel> = found
-        .map(|found| Kernel {
-            vmlinuz: found.kernel,
-            vmlinux: found.vmlinux.unwrap(),
+fn kernels() -> impl Iterator<Item = Kernel> {
+    super::installed::kernels()
+        .into_iter()
+        .map(|kernel| Kernel {
+            vmlinuz: kernel.kernel,
+            vmlinux: kernel.vmlinux.unwrap(),
         })
-        .collect();
-    assert!(!found.is_empty(), "no kernel in {}", folder.display());
-    found
 }
 
 #[test]

@@ -8,24 +8,14 @@ use gimli::{
     UnwindContext, UnwindSection, UnwindTableRow,
 };
 use redhanded_model::Svma;
-use redhanded_provision::{Archive, Wanted, find};
+
+#[path = "../../../tests/installed/mod.rs"]
+mod installed;
 
 #[test]
 fn agrees_with_dwarf() {
-    let Some(folder) = std::env::var_os("REDHANDED_KERNELS") else {
-        println!("skipped: REDHANDED_KERNELS names no folder with a kernel");
-        return;
-    };
-    for archive in [Archive::Release, Archive::Backports] {
-        let wanted = Wanted {
-            archive,
-            debug: true,
-            headers: false,
-        };
-        match find(folder.as_ref(), &wanted) {
-            Some(kernel) => compare(&Image::open(&kernel.vmlinux.unwrap()).unwrap()),
-            None => println!("skipped: no kernel of {archive:?}"),
-        }
+    for kernel in installed::kernels() {
+        compare(&Image::open(&kernel.vmlinux.unwrap()).unwrap());
     }
 }
 

@@ -1,4 +1,4 @@
-//! Where things are: the repository, its target folder, the release binary.
+//! Where things are: the repository, its target folder, the binary to test.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -20,13 +20,16 @@ pub fn target() -> PathBuf {
     }
 }
 
-/// The cargo that started this program, so that toolchains are not mixed.
+/// The cargo that started this program, to stay with one toolchain.
 pub fn cargo() -> String {
     env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned())
 }
 
-/// Builds `redhanded` for release and says where it is.
-pub fn build_redhanded() -> Result<PathBuf> {
+/// The binary to test: the one that is named, else one built here for release.
+pub fn redhanded(named: Option<&Path>) -> Result<PathBuf> {
+    if let Some(path) = named {
+        return Ok(path.to_owned());
+    }
     let built = command::shown(&cargo(), &["build", "--release", "--package", "redhanded"])?;
     ensure!(built, "redhanded does not build");
     let binary = target().join("release/redhanded");

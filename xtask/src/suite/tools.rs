@@ -1,5 +1,4 @@
-//! Running one program of a suite under Redhanded or under another detector,
-//! and reading what it says.
+//! Runs one program of a suite under Redhanded or another detector and reads the answer.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,9 +9,9 @@ use anyhow::Result;
 use clap::ValueEnum;
 use redhanded_model::Report;
 
+use super::label::Pair;
 use crate::command;
 use crate::judge;
-use crate::label::Pair;
 use crate::packages::on_path;
 
 /// A data-race detector.
@@ -37,7 +36,7 @@ pub struct Answer {
     pub pairs: Vec<Pair>,
     /// Lines it named without the other side.
     pub lines: Vec<u32>,
-    /// Windows, where it has such.
+    /// The number of windows, if the detector has windows.
     pub windows: Option<u64>,
 }
 

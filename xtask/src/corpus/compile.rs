@@ -1,4 +1,4 @@
-//! Building the kernels, each variant in a folder of its own, only when changed.
+//! Compiles the programs. Each build has its own folder and is redone only when something changed.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,20 +10,20 @@ use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, Result, anyhow, ensure};
 
-use crate::kernel::{Kernel, Variant};
-use crate::{command, place};
+use super::program::{Program, Variant};
+use crate::{command, paths};
 
 /// More than any compiler needs for a small file.
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// One program to be built: a kernel in one variant, or its twin.
+/// A program in one variant, or the twin of that.
 #[derive(Clone, Debug)]
-pub struct Program {
-    /// The kernel.
-    pub kernel: Kernel,
+pub struct Build {
+    /// What is built.
+    pub program: Program,
     /// How it is built.
     pub variant: Variant,
-    /// Without its guard.
+    /// Whether it is built without its guard.
     pub twin: bool,
     /// The executable.
     pub path: PathBuf,
@@ -31,36 +31,36 @@ pub struct Program {
     pub symbols: Option<PathBuf>,
 }
 
-impl Program {
-    /// Where a kernel's variant is, or will be.
-    pub fn new(kernel: &Kernel, variant: &Variant, twin: bool) -> Self {
+impl Build {
+    /// A build of `program`, whose paths are known before it is compiled.
+    pub fn new(program: &Program, variant: &Variant, twin: bool) -> Self {
         let list = if twin { "twin" } else { "plain" };
-        let folder = place::target()
+        let folder = paths::target()
             .join("corpus")
             .join(
-                kernel
+                program
                     .source
                     .parent()
                     .and_then(Path::file_name)
                     .unwrap_or_default(),
             )
-            .join(&kernel.name)
+            .join(&program.name)
             .join(format!("{}-{list}", variant.name));
         let symbols = variant
             .stripped
-            .then(|| folder.join("symbols").join(&kernel.name));
+            .then(|| folder.join("symbols").join(&program.name));
         Self {
-            kernel: kernel.clone(),
+            program: program.clone(),
             variant: variant.clone(),
             twin,
-            path: folder.join(&kernel.name),
+            path: folder.join(&program.name),
             symbols,
         }
     }
 
     /// `never/mutex O2 twin`.
     pub fn title(&self) -> String {
-        let source = self.kernel.source.with_extension("");
+        let source = self.program.source.with_extension("");
         let short = source.strip_prefix("corpus").unwrap_or(&source);
         let twin = if self.twin { " twin" } else { "" };
         format!("{} {}{twin}", short.display(), self.variant.name)
@@ -71,7 +71,7 @@ impl Program {
         let folder = self.path.parent().unwrap_or(Path::new("."));
         let mut commands = Vec::new();
         let mut link = Vec::new();
-        for library in &self.kernel.libraries {
+        for library in &self.program.libraries {
             let output = folder.join(&library.file);
             let mut build = words(&["gcc", "-g", "-Wall", "-Wextra", "-fPIC", "-shared"]);
             build.push(format!("-O{}", self.variant.level));
@@ -91,10 +91,10 @@ impl Program {
                 link.push(format!("-l{name}"));
             }
         }
-        if !self.kernel.libraries.is_empty() {
+        if !self.program.libraries.is_empty() {
             link.push("-Wl,-rpath,$ORIGIN".to_owned());
         }
-        commands.push(if self.kernel.is_rust() {
+        commands.push(if self.program.is_rust() {
             self.rustc()
         } else {
             self.gcc(link)
@@ -108,7 +108,7 @@ impl Program {
 
     fn gcc(&self, link: Vec<String>) -> Vec<String> {
         let cpp = self
-            .kernel
+            .program
             .source
             .extension()
             .is_some_and(|end| end == "cc");
@@ -129,8 +129,8 @@ impl Program {
         }
         command.push("-o".to_owned());
         command.push(text(&self.path));
-        command.push(text(&self.kernel.source));
-        command.extend(self.kernel.flags.iter().cloned());
+        command.push(text(&self.program.source));
+        command.extend(self.program.flags.iter().cloned());
         command.extend(link);
         command
     }
@@ -158,29 +158,30 @@ impl Program {
         if self.twin {
             command.extend(words(&["--cfg", "twin"]));
         }
-        command.extend(self.kernel.flags.iter().cloned());
+        command.extend(self.program.flags.iter().cloned());
         command.push("-o".to_owned());
         command.push(text(&self.path));
-        command.push(text(&self.kernel.source));
+        command.push(text(&self.program.source));
         command
     }
 
-    fn build(&self, newest_shared: SystemTime) -> Result<bool> {
+    /// Compiles it if it is out of date; true if it was.
+    fn compile(&self, newest_shared: SystemTime) -> Result<bool> {
         let commands = self.commands();
         let recipe: String = commands
             .iter()
             .map(|command| command.join(" ") + "\n")
             .collect();
         let stamp = self.path.with_extension("recipe");
-        let source_time = modified(&place::root().join(&self.kernel.source))?;
+        let source_time = modified(&paths::root().join(&self.program.source))?;
         let fresh = modified(&stamp)
             .is_ok_and(|built| built > source_time && built > newest_shared)
             && fs::read_to_string(&stamp).is_ok_and(|old| old == recipe);
         if fresh {
             return Ok(false);
         }
-        let folder = self.path.parent().context("a program has a folder")?;
-        // Made anew, since an old stamp must not vouch for a half-made build.
+        let folder = self.path.parent().context("a build has a folder")?;
+        // Starts from nothing, because an old stamp must not vouch for half a build.
         if folder.exists() {
             fs::remove_dir_all(folder)
                 .with_context(|| format!("cannot clear {}", folder.display()))?;
@@ -195,7 +196,7 @@ impl Program {
         for words in &commands {
             let (program, arguments) = words.split_first().context("an empty command")?;
             let mut command = Command::new(program);
-            command.args(arguments).current_dir(place::root());
+            command.args(arguments).current_dir(paths::root());
             let outcome = command::captured(&mut command, LIMIT)?;
             ensure!(
                 outcome.success(),
@@ -210,9 +211,9 @@ impl Program {
     }
 }
 
-/// Builds what has changed, on all processors; says how many were built.
-pub fn build_all(programs: &[Program]) -> Result<usize> {
-    let shared = newest_in(&place::root().join("corpus/lib"))?;
+/// Compiles what has changed, on all processors; returns how many were compiled.
+pub fn compile_all(builds: &[Build]) -> Result<usize> {
+    let shared = newest_in(&paths::root().join("corpus/lib"))?;
     let next = AtomicUsize::new(0);
     let built = AtomicUsize::new(0);
     let failures = Mutex::new(Vec::new());
@@ -220,8 +221,8 @@ pub fn build_all(programs: &[Program]) -> Result<usize> {
     thread::scope(|scope| {
         for _ in 0..workers {
             scope.spawn(|| {
-                while let Some(program) = programs.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    match program.build(shared) {
+                while let Some(build) = builds.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    match build.compile(shared) {
                         Ok(true) => drop(built.fetch_add(1, Ordering::Relaxed)),
                         Ok(false) => {}
                         Err(error) => {
@@ -271,27 +272,27 @@ mod tests {
     use super::*;
     use crate::claims::List;
 
-    fn program(source: &str, directives: &str, twin: bool) -> Program {
+    fn never(source: &str, directives: &str, twin: bool) -> Build {
         let text = format!("{directives}\n//@ focus: f\n//@ twin-expect: what=x functions=f,f\n");
-        let kernel = Kernel::parse(List::Never, Path::new(source), &text).unwrap();
-        let variant = kernel.variants[0].clone();
-        Program::new(&kernel, &variant, twin)
+        let program = Program::parse(List::Never, Path::new(source), &text).unwrap();
+        let variant = program.variants[0].clone();
+        Build::new(&program, &variant, twin)
     }
 
     #[test]
     fn a_twin_is_the_same_source_without_its_guard() {
-        let c = program("corpus/never/k.c", "//@ build: O2+nopie", true).commands();
+        let c = never("corpus/never/k.c", "//@ build: O2+nopie", true).commands();
         assert!(c[0].contains(&"-DTWIN".to_owned()) && c[0].contains(&"-no-pie".to_owned()));
-        let rust = program("corpus/never/k.rs", "//@ build: O0", true).commands();
+        let rust = never("corpus/never/k.rs", "//@ build: O0", true).commands();
         assert!(rust[0].join(" ").contains("--cfg twin"));
-        let plain = program("corpus/never/k.c", "//@ build: O2", false).commands();
+        let plain = never("corpus/never/k.c", "//@ build: O2", false).commands();
         assert!(!plain[0].contains(&"-DTWIN".to_owned()));
     }
 
     #[test]
     fn libraries_come_first_and_are_found_beside_the_program() {
         let directives = "//@ build: O2+stripped\n//@ lib: lib/tally.c as libtally.so linked";
-        let commands = program("corpus/never/k.c", directives, false).commands();
+        let commands = never("corpus/never/k.c", directives, false).commands();
         let programs: Vec<_> = commands.iter().map(|command| command[0].as_str()).collect();
         assert_eq!(programs, ["gcc", "strip", "gcc", "cp", "strip"]);
         assert!(commands[2].contains(&"-ltally".to_owned()));

@@ -1,6 +1,5 @@
-//! An access kernel: a small program whose first lines say how it is built and
-//! what Redhanded must, and must not, report about it. The grammar is described
-//! in `docs/corpus.md`.
+//! A program of the corpus: its first lines say how it is built, and what Redhanded
+//! must and must not report about it. `docs/corpus.md` describes the grammar.
 
 use std::path::{Path, PathBuf};
 
@@ -8,24 +7,24 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 
 use crate::claims::{self, Claims, List};
 
-/// One kernel with its directives.
+/// A program with its directives.
 #[derive(Clone, Debug)]
-pub struct Kernel {
+pub struct Program {
     /// File name without extension.
     pub name: String,
     /// The source, relative to the repository's root.
     pub source: PathBuf,
-    /// Ways to build it.
+    /// The ways to build it.
     pub variants: Vec<Variant>,
     /// More words for the compiler.
     pub flags: Vec<String>,
-    /// Shared libraries it needs.
+    /// The shared libraries it needs.
     pub libraries: Vec<Library>,
     /// What must be reported, and what must not.
     pub claims: Claims,
 }
 
-/// One way to build a kernel, e.g. `O2+stripped+nopie`.
+/// One way to build a program, e.g. `O2+stripped+nopie`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Variant {
     /// As written in the directive.
@@ -34,7 +33,7 @@ pub struct Variant {
     pub level: char,
     /// Linked statically.
     pub fixed: bool,
-    /// Linked statically and yet position-independent.
+    /// Linked statically, but position-independent.
     pub fixed_pie: bool,
     /// Not position-independent.
     pub nopie: bool,
@@ -42,7 +41,7 @@ pub struct Variant {
     pub stripped: bool,
 }
 
-/// A shared library that is built beside the kernel.
+/// A shared library that is built beside the program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Library {
     /// The source, relative to `corpus/`.
@@ -53,14 +52,14 @@ pub struct Library {
     pub linked: bool,
 }
 
-impl Kernel {
+impl Program {
     /// Reads the directives of one source file.
     pub fn parse(list: List, source: &Path, text: &str) -> Result<Self> {
         let name = source
             .file_stem()
             .and_then(|stem| stem.to_str())
-            .context("a kernel needs a file name in plain letters")?;
-        let mut kernel = Self {
+            .context("a program needs a file name in plain letters")?;
+        let mut program = Self {
             name: name.to_owned(),
             source: source.to_owned(),
             variants: Vec::new(),
@@ -68,10 +67,10 @@ impl Kernel {
             libraries: Vec::new(),
             claims: Claims::new(list),
         };
-        claims::directives(text, |key, value| kernel.directive(key, value))?;
-        ensure!(!kernel.variants.is_empty(), "no `build` directive");
-        kernel.claims.check()?;
-        Ok(kernel)
+        claims::directives(text, |key, value| program.directive(key, value))?;
+        ensure!(!program.variants.is_empty(), "no `build` directive");
+        program.claims.check()?;
+        Ok(program)
     }
 
     fn directive(&mut self, key: &str, value: &str) -> Result<()> {
@@ -152,11 +151,11 @@ impl Library {
     }
 }
 
-/// Reads all kernels of a corpus folder that lies below `root`, sorted by name.
-pub fn read_all(root: &Path, corpus: &Path) -> Result<Vec<Kernel>> {
+/// Reads all programs of a corpus folder that lies below `root`, sorted by name.
+pub fn read_all(root: &Path, corpus: &Path) -> Result<Vec<Program>> {
     let sources = claims::sources(root, corpus, &["c", "cc", "rs"])?;
     let parsed = sources.iter().map(|source| {
-        Kernel::parse(source.list, &source.path, &source.text)
+        Program::parse(source.list, &source.path, &source.text)
             .map_err(|error| anyhow!("{}: {error:#}", source.path.display()))
     });
     parsed.collect()
@@ -165,20 +164,20 @@ pub fn read_all(root: &Path, corpus: &Path) -> Result<Vec<Kernel>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::place;
+    use crate::paths;
 
-    fn expected(text: &str) -> Result<Kernel> {
-        Kernel::parse(List::Expected, Path::new("corpus/expected/k.c"), text)
+    fn expected(text: &str) -> Result<Program> {
+        Program::parse(List::Expected, Path::new("corpus/expected/k.c"), text)
     }
 
     fn error(list: List, text: &str) -> String {
-        let parsed = Kernel::parse(list, Path::new("k.c"), text);
+        let parsed = Program::parse(list, Path::new("k.c"), text);
         format!("{:#}", parsed.expect_err("the directives are wrong"))
     }
 
     #[test]
-    fn an_expected_kernel() {
-        let kernel = expected(
+    fn an_expected_program() {
+        let program = expected(
             "// prose: that looks like a directive\n\
              //@ build: O0 O2+stripped+nopie\n\
              //@ flags: -fopenmp -lm\n\
@@ -188,16 +187,16 @@ mod tests {
              int main(void) {}\n",
         )
         .unwrap();
-        assert_eq!(kernel.name, "k");
-        assert_eq!(kernel.variants[1].name, "O2+stripped+nopie");
-        assert_eq!(kernel.variants[1].level, '2');
-        assert!(kernel.variants[1].stripped && kernel.variants[1].nopie);
-        assert!(!kernel.variants[1].fixed && !kernel.variants[0].stripped);
-        assert_eq!(kernel.flags, ["-fopenmp", "-lm"]);
-        assert_eq!(kernel.libraries[0].file, "libtally.so");
-        assert!(!kernel.libraries[0].linked);
-        assert_eq!(kernel.claims.silent, ["guarded"]);
-        let expectation = &kernel.claims.expects[0];
+        assert_eq!(program.name, "k");
+        assert_eq!(program.variants[1].name, "O2+stripped+nopie");
+        assert_eq!(program.variants[1].level, '2');
+        assert!(program.variants[1].stripped && program.variants[1].nopie);
+        assert!(!program.variants[1].fixed && !program.variants[0].stripped);
+        assert_eq!(program.flags, ["-fopenmp", "-lm"]);
+        assert_eq!(program.libraries[0].file, "libtally.so");
+        assert!(!program.libraries[0].linked);
+        assert_eq!(program.claims.silent, ["guarded"]);
+        let expectation = &program.claims.expects[0];
         assert_eq!(expectation.what.as_deref(), Some("st.flags"));
         assert!(!expectation.functions[0].anywhere);
         assert_eq!(expectation.functions[1].name, "copy");
@@ -206,16 +205,16 @@ mod tests {
 
     #[test]
     fn one_sided_expectations() {
-        let kernel = expected(
+        let program = expected(
             "//@ build: O0\n\
              //@ expect: origin=unknown what=* functions=step\n\
              //@ expect: what=buffer functions=use system_call=read\n",
         )
         .unwrap();
-        assert!(kernel.claims.expects[0].unknown_origin);
-        assert_eq!(kernel.claims.expects[0].what, None);
+        assert!(program.claims.expects[0].unknown_origin);
+        assert_eq!(program.claims.expects[0].what, None);
         assert_eq!(
-            kernel.claims.expects[1].system_call.as_deref(),
+            program.claims.expects[1].system_call.as_deref(),
             Some("read")
         );
     }
@@ -251,8 +250,8 @@ mod tests {
     }
 
     #[test]
-    fn every_kernel_of_the_corpus_is_well_formed() {
-        let kernels = read_all(place::root(), Path::new("corpus")).unwrap();
+    fn every_program_of_the_corpus_is_well_formed() {
+        let programs = read_all(paths::root(), Path::new("corpus")).unwrap();
         for name in [
             "bitfields",
             "two_mappings",
@@ -261,7 +260,7 @@ mod tests {
             "extract",
         ] {
             assert!(
-                kernels.iter().any(|kernel| kernel.name == name),
+                programs.iter().any(|program| program.name == name),
                 "{name} is missing"
             );
         }

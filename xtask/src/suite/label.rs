@@ -1,4 +1,4 @@
-//! The labels of a suite: whether a program is racy, and which pairs of lines race.
+//! The label of a suite's program: whether it is racy, and which pairs of lines race.
 
 use std::path::Path;
 

@@ -1,5 +1,5 @@
-//! A module of the kernel corpus: what its source says of it. The grammar is
-//! described in `docs/kernel-corpus.md`.
+//! A module of the kernel corpus, as its source describes it. `docs/kernel-corpus.md`
+//! describes the grammar.
 
 use std::path::{Path, PathBuf};
 
@@ -9,18 +9,18 @@ use crate::claims::{self, Claims, List};
 
 /// A module, or the twin of one.
 #[derive(Clone, Debug)]
-pub struct Subject {
-    /// The name that the kernel knows it by.
+pub struct Module {
+    /// The kernel's name for it.
     pub name: String,
-    /// The built module, below the folder of all.
+    /// The built file, relative to the folder of all modules.
     pub file: PathBuf,
-    /// Without its guard.
+    /// Whether it is built without its guard.
     pub twin: bool,
-    /// Commands before the workload, one after the other.
+    /// Commands to run before the workload, in this order.
     pub setup: Vec<String>,
-    /// Commands that run while it is looked at, side by side.
+    /// Commands that run side by side while it is observed.
     pub workload: Vec<String>,
-    /// Commands after it.
+    /// Commands to run afterwards.
     pub cleanup: Vec<String>,
     /// More options for Redhanded.
     pub options: Vec<String>,
@@ -28,12 +28,12 @@ pub struct Subject {
     pub claims: Claims,
 }
 
-impl Subject {
+impl Module {
     /// Reads the directives of one source file.
     fn parse(source: &claims::Source) -> Result<Self> {
         let name = source.path.file_stem().and_then(|stem| stem.to_str());
         let name = name.context("a module needs a file name in plain letters")?;
-        let mut subject = Self {
+        let mut module = Self {
             name: name.to_owned(),
             file: PathBuf::new(),
             twin: false,
@@ -43,9 +43,9 @@ impl Subject {
             options: Vec::new(),
             claims: Claims::new(source.list),
         };
-        claims::directives(&source.text, |key, value| subject.directive(key, value))?;
-        subject.claims.check()?;
-        Ok(subject.named(name.to_owned()))
+        claims::directives(&source.text, |key, value| module.directive(key, value))?;
+        module.claims.check()?;
+        Ok(module.named(name.to_owned()))
     }
 
     fn directive(&mut self, key: &str, value: &str) -> Result<()> {
@@ -79,7 +79,7 @@ impl Subject {
         }
     }
 
-    /// The same without its guard.
+    /// The same module without its guard.
     fn twin(&self) -> Self {
         let twin = Self {
             twin: true,
@@ -103,16 +103,16 @@ impl Subject {
 
 /// Reads all modules of a corpus folder that lies below `root`, each never module
 /// followed by its twin.
-pub fn read_all(root: &Path, corpus: &Path) -> Result<Vec<Subject>> {
-    let mut subjects = Vec::new();
+pub fn read_all(root: &Path, corpus: &Path) -> Result<Vec<Module>> {
+    let mut modules = Vec::new();
     for source in claims::sources(root, corpus, &["c"])? {
-        let subject = Subject::parse(&source)
+        let module = Module::parse(&source)
             .map_err(|error| anyhow!("{}: {error:#}", source.path.display()))?;
-        let twin = (source.list == List::Never).then(|| subject.twin());
-        subjects.push(subject);
-        subjects.extend(twin);
+        let twin = (source.list == List::Never).then(|| module.twin());
+        modules.push(module);
+        modules.extend(twin);
     }
-    Ok(subjects)
+    Ok(modules)
 }
 
 #[cfg(test)]
@@ -120,8 +120,8 @@ mod tests {
     use super::*;
     use crate::claims::Source;
 
-    fn subject(list: List, text: &str) -> Result<Subject> {
-        Subject::parse(&Source {
+    fn module(list: List, text: &str) -> Result<Module> {
+        Module::parse(&Source {
             list,
             path: "corpus/kernel/x/k.c".into(),
             text: text.to_owned(),
@@ -130,7 +130,7 @@ mod tests {
 
     #[test]
     fn commands_are_kept_in_their_order() {
-        let subject = subject(
+        let module = module(
             List::Expected,
             "//@ setup: mkdir -p /mnt && mount -t k none /mnt\n\
              //@ workload: while :; do echo 1 > /mnt/a; done\n\
@@ -140,19 +140,19 @@ mod tests {
              //@ expect: what=k functions=a,b contexts=task,hardirq\n",
         )
         .unwrap();
-        assert_eq!(subject.setup, ["mkdir -p /mnt && mount -t k none /mnt"]);
-        assert_eq!(subject.workload.len(), 2);
-        assert!(subject.workload[1].contains(": < /mnt/a"));
-        assert_eq!(subject.cleanup, ["umount /mnt"]);
-        assert_eq!(subject.options, ["--delay", "60ms"]);
-        assert_eq!(subject.file, Path::new("expected/k.ko"));
-        assert_eq!(subject.claims.expects[0].context(1), "hardirq");
+        assert_eq!(module.setup, ["mkdir -p /mnt && mount -t k none /mnt"]);
+        assert_eq!(module.workload.len(), 2);
+        assert!(module.workload[1].contains(": < /mnt/a"));
+        assert_eq!(module.cleanup, ["umount /mnt"]);
+        assert_eq!(module.options, ["--delay", "60ms"]);
+        assert_eq!(module.file, Path::new("expected/k.ko"));
+        assert_eq!(module.claims.expects[0].context(1), "hardirq");
     }
 
     #[test]
     fn a_twin_is_a_module_of_its_own() {
         let text = "//@ focus: bump\n//@ twin-expect: what=n functions=bump,bump\n";
-        let twin = subject(List::Never, text).unwrap().twin();
+        let twin = module(List::Never, text).unwrap().twin();
         assert_eq!(twin.title(), "never/k_twin");
         assert_eq!(twin.file, Path::new("never/k_twin.ko"));
         assert!(twin.twin);
@@ -160,7 +160,7 @@ mod tests {
 
     #[test]
     fn mistakes_are_named() {
-        let error = |text| format!("{:#}", subject(List::Expected, text).unwrap_err());
+        let error = |text| format!("{:#}", module(List::Expected, text).unwrap_err());
         let build = error("//@ build: O2\n");
         assert!(build.contains("line 1") && build.contains("`build` is no directive"));
         assert!(error("//@ setup: true\n").contains("no `expect`"));

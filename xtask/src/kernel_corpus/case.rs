@@ -1,4 +1,4 @@
-//! A module that is loaded and at work, ready to be put on trial.
+//! A module that is loaded and at work, as a case for a trial.
 
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};
@@ -7,48 +7,48 @@ use anyhow::{Result, bail};
 use redhanded_model::Class;
 
 use super::guest::Guest;
-use super::subject::Subject;
+use super::module::Module;
 use crate::claims::Claims;
-use crate::drive::{Driver, Finding, Round};
 use crate::judge::Circumstances;
+use crate::redhanded::{Finding, Redhanded, Round};
 use crate::trial::Case;
 
-/// A module in a guest.
-pub struct Loaded<'a> {
+/// A module that is loaded into a guest.
+pub struct ModuleCase<'a> {
     guest: RefCell<&'a mut Guest>,
-    subject: &'a Subject,
-    driver: &'a Driver,
+    module: &'a Module,
+    redhanded: &'a Redhanded,
     vmlinux: &'a Path,
-    /// The file that it was built into.
-    module: PathBuf,
+    /// The built module.
+    file: PathBuf,
     /// The process groups of its workload.
     workload: Vec<String>,
 }
 
-impl<'a> Loaded<'a> {
-    /// Loads a module, which is also in `folder`, and starts its workload.
+impl<'a> ModuleCase<'a> {
+    /// Loads a module, whose file is in `folder`, and starts its workload.
     pub fn load(
         guest: &'a mut Guest,
-        subject: &'a Subject,
-        driver: &'a Driver,
+        module: &'a Module,
+        redhanded: &'a Redhanded,
         vmlinux: &'a Path,
         folder: &Path,
     ) -> Result<Self> {
-        guest.load(&subject.file)?;
-        for command in &subject.setup {
+        guest.load(&module.file)?;
+        for command in &module.setup {
             guest.run(command)?;
         }
         let mut workload = Vec::new();
-        for command in &subject.workload {
+        for command in &module.workload {
             let started = guest.run(&in_background(command))?;
             workload.push(started.trim().to_owned());
         }
         Ok(Self {
             guest: RefCell::new(guest),
-            subject,
-            driver,
+            module,
+            redhanded,
             vmlinux,
-            module: folder.join(&subject.file),
+            file: folder.join(&module.file),
             workload,
         })
     }
@@ -59,11 +59,11 @@ impl<'a> Loaded<'a> {
         for group in &self.workload {
             guest.run(&format!("kill -9 -{group}"))?;
         }
-        // Whoever was killed may still be on his way out.
-        for command in &self.subject.cleanup {
+        // The processes that were killed may not have ended yet.
+        for command in &self.module.cleanup {
             guest.persuade(command)?;
         }
-        guest.persuade(&format!("rmmod {}", self.subject.name))
+        guest.persuade(&format!("rmmod {}", self.module.name))
     }
 
     fn arguments(&self, gdb: String, report: &Path, round: &Round) -> Vec<String> {
@@ -75,38 +75,27 @@ impl<'a> Loaded<'a> {
             "--vmlinux".to_owned(),
             text(self.vmlinux),
             "--modules".to_owned(),
-            text(&self.module),
+            text(&self.file),
             "--module".to_owned(),
-            self.subject.name.clone(),
-            "--json".to_owned(),
-            text(report),
-            "--seed".to_owned(),
-            round.seed.to_string(),
-            "--for".to_owned(),
-            format!("{}ms", round.time.as_millis()),
+            self.module.name.clone(),
         ];
-        arguments.extend_from_slice(&self.subject.options);
-        if let Some(windows) = round.windows {
-            arguments.extend(["--max-windows".to_owned(), windows.to_string()]);
-        }
-        for function in &round.focus {
-            arguments.extend(["--function".to_owned(), function.clone()]);
-        }
+        arguments.extend_from_slice(&self.module.options);
+        arguments.extend(round.arguments(report));
         arguments
     }
 }
 
-impl Case for Loaded<'_> {
+impl Case for ModuleCase<'_> {
     fn title(&self) -> String {
-        self.subject.title()
+        self.module.title()
     }
 
     fn claims(&self) -> &Claims {
-        &self.subject.claims
+        &self.module.claims
     }
 
     fn is_twin(&self) -> bool {
-        self.subject.twin
+        self.module.twin
     }
 
     fn circumstances(&self) -> Result<Circumstances> {
@@ -124,12 +113,11 @@ impl Case for Loaded<'_> {
     fn run(&self, round: &Round) -> Result<Finding> {
         let mut guest = self.guest.borrow_mut();
         let gdb = guest.gdb();
-        let finding = self
-            .driver
-            .observe(&self.subject.title(), round, |report| {
-                self.arguments(gdb, report, round)
-            })?;
-        // Left standing, or with a breakpoint in its way, it would not answer.
+        let finding = self.redhanded.run(&self.title(), round, |report| {
+            self.arguments(gdb, report, round)
+        })?;
+        // A guest that is stopped, or that runs into a leftover breakpoint, gives no
+        // answer.
         guest.run("true")?;
         for race in &finding.report.races {
             for access in &race.accesses {
@@ -142,10 +130,10 @@ impl Case for Loaded<'_> {
     }
 }
 
-/// Starts a command in a process group of its own and says which.
+/// Starts a command in its own process group and prints the number of that group.
 ///
-/// It is not the shell's own child: busybox's `read` begins anew when one ends, and
-/// forgets what it has read of a line.
+/// The command is not a child of the shell: when a child ends, busybox's `read` starts
+/// again and forgets the part of a line that it has read.
 fn in_background(command: &str) -> String {
     let quoted = command.replace('\'', r"'\''");
     format!("(setsid sh -c '{quoted}' </dev/null >/dev/null 2>&1 & echo $!)")
@@ -161,14 +149,14 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn a_workload_runs_in_a_group_of_its_own_that_is_told() {
+    fn a_workload_runs_in_its_own_process_group() {
         let script = in_background("echo 'a' \"b\"; exec sleep 1000");
         let said = Command::new("sh").arg("-c").arg(script).output().unwrap();
         let told = String::from_utf8(said.stdout).unwrap();
         let group = Pid::from_raw(told.trim().parse().unwrap());
-        // The group is made by the new process, which may not have run yet.
-        // Not by the program kill: that of Debian 12 takes `-1234` for -1,
-        // which is everybody.
+        // The new process makes the group, and may not have run yet. The program
+        // `kill` is no help: that of Debian 12 reads `-1234` as -1, which is every
+        // process.
         let asked = (0..1000).any(|_| {
             thread::sleep(Duration::from_millis(5));
             killpg(group, Signal::SIGKILL).is_ok()
