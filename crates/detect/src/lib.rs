@@ -1,11 +1,11 @@
-//! Draws sites, plans windows, keeps the budget, confirms what windows report,
-//! and folds collisions into races.
+//! Draws sites, plans windows, keeps the budget, confirms what windows report, and
+//! folds collisions into races.
 //!
-//! [`watch`] is the loop: it drives any [`Target`](redhanded_target::Target) and
-//! never asks which. What it confirms it pushes to a [`Sink`]; a [`Folder`]
-//! behind it names the code and data, decides the class and folds collisions
-//! that share a fingerprint, on another thread if need be, because reading debug
-//! information takes longer than a thread may be held.
+//! [`watch`] takes any [`Target`](redhanded_target::Target), whatever its backend, and
+//! gives confirmed collisions to a [`Sink`]; what it cannot confirm it counts as a
+//! loss. A [`Folder`] behind the sink names the code and data, decides the class and
+//! folds collisions with the same fingerprint, on another thread if need be: reading
+//! debug information takes longer than a thread may be held.
 
 mod budget;
 mod confirm;

@@ -38,7 +38,6 @@ use crate::VcpuRegisters;
 use connection::{Connection, deadline};
 use description::Layout;
 use exchange::Exchange;
-use packet::{decode_hex, encode_hex};
 use redhanded_sys as sys;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -48,9 +47,6 @@ use std::time::{Duration, Instant};
 const INTERRUPT: u8 = 3;
 /// Detaches; to QEMU the machine is process 1.
 const DETACH: &[u8] = b"D;1";
-
-/// The most that a monitor command may print.
-const MAX_OUTPUT: usize = 1 << 20;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum State {
@@ -214,26 +210,13 @@ impl Gdb {
     /// # Errors
     /// As of [`Gdb::ask`].
     pub fn read(&mut self, address: u64, buffer: &mut [u8]) -> Result<bool, GdbError> {
-        let mut memory = self.read_many(&[(address, buffer.len())])?;
-        let memory = memory.pop().flatten();
+        let len = buffer.len();
+        let answer = self.ask(&[Request::Read { address, len }])?.pop();
+        let memory = answer.and_then(Answer::memory);
         if let Some(memory) = &memory {
             buffer.copy_from_slice(memory);
         }
         Ok(memory.is_some())
-    }
-
-    /// Reads several ranges of memory, given as addresses and lengths. `None` for those
-    /// that cannot be read.
-    ///
-    /// # Errors
-    /// As of [`Gdb::ask`].
-    pub fn read_many(&mut self, pieces: &[(u64, usize)]) -> Result<Vec<Option<Vec<u8>>>, GdbError> {
-        let requests: Vec<_> = pieces
-            .iter()
-            .map(|&(address, len)| Request::Read { address, len })
-            .collect();
-        let answers = self.ask(&requests)?;
-        Ok(answers.into_iter().map(Answer::memory).collect())
     }
 
     /// Inserts breakpoints and watches; whether each was inserted.
@@ -252,36 +235,6 @@ impl Gdb {
     pub fn remove(&mut self, points: &[Point]) -> Result<Vec<bool>, GdbError> {
         let requests: Vec<_> = points.iter().copied().map(Request::Remove).collect();
         Ok(self.ask(&requests)?.iter().map(Answer::done).collect())
-    }
-
-    /// Executes a command of QEMU's monitor, and gives what it printed.
-    ///
-    /// # Errors
-    /// As of [`Gdb::ask`], and when there is no monitor.
-    pub fn monitor(&mut self, command: &str) -> Result<String, GdbError> {
-        self.must_be_stopped()?;
-        let mut content = b"qRcmd,".to_vec();
-        encode_hex(command.as_bytes(), &mut content);
-        self.connection.push(&content);
-        let deadline = self.flush()?;
-        let mut printed = Vec::new();
-        loop {
-            self.answer(deadline)?;
-            match self.connection.packet() {
-                b"OK" => return Ok(String::from_utf8_lossy(&printed).into_owned()),
-                [b'O', text @ ..] => {
-                    let start = printed.len();
-                    printed.resize((start + text.len() / 2).min(MAX_OUTPUT), 0);
-                    let text = text.get(..2 * (printed.len() - start)).unwrap_or(text);
-                    let _ = decode_hex(text, &mut printed[start..]);
-                }
-                _ => {
-                    return Err(GdbError::Nonsense(format!(
-                        "it refuses the monitor command `{command}`"
-                    )));
-                }
-            }
-        }
     }
 
     /// Removes everything, lets the machine run, and closes the connection.

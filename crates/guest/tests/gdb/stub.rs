@@ -17,6 +17,7 @@ use gdbstub::target::ext::breakpoints::{
 use gdbstub::target::{Target, TargetError, TargetResult};
 use gdbstub_arch::x86::X86_64_SSE;
 use gdbstub_arch::x86::reg::X86_64CoreRegs;
+use redhanded_guest::Source;
 use redhanded_guest::gdb::{Answer, Gdb, Point, PointKind, Request, StopReply};
 use redhanded_model::Register;
 use std::collections::BTreeSet;
@@ -32,7 +33,7 @@ const CIRCLE: u64 = 16;
 const DATA: u64 = 0xffff_8880_0000_1000;
 const WRITES_AT: u64 = CODE + 7;
 
-struct Machine {
+struct SimulatedMachine {
     pc: [u64; 2],
     rounds: [u64; 2],
     memory: [u8; 64],
@@ -43,7 +44,7 @@ struct Machine {
     turn: usize,
 }
 
-impl Machine {
+impl SimulatedMachine {
     const fn new() -> Self {
         Self {
             pc: [CODE; 2],
@@ -89,7 +90,7 @@ impl Machine {
     }
 }
 
-impl Target for Machine {
+impl Target for SimulatedMachine {
     type Arch = X86_64_SSE;
     type Error = &'static str;
 
@@ -102,7 +103,7 @@ impl Target for Machine {
     }
 }
 
-impl MultiThreadBase for Machine {
+impl MultiThreadBase for SimulatedMachine {
     fn read_registers(&mut self, regs: &mut X86_64CoreRegs, tid: Tid) -> TargetResult<(), Self> {
         let who = tid.get() - 1;
         regs.rip = *self.pc.get(who).ok_or(TargetError::NonFatal)?;
@@ -141,7 +142,7 @@ impl MultiThreadBase for Machine {
     }
 }
 
-impl MultiThreadResume for Machine {
+impl MultiThreadResume for SimulatedMachine {
     fn resume(&mut self) -> Result<(), Self::Error> {
         Ok(())
     }
@@ -168,13 +169,13 @@ impl MultiThreadResume for Machine {
     }
 }
 
-impl MultiThreadSchedulerLocking for Machine {
+impl MultiThreadSchedulerLocking for SimulatedMachine {
     fn set_resume_action_scheduler_lock(&mut self) -> Result<(), Self::Error> {
         Ok(())
     }
 }
 
-impl Breakpoints for Machine {
+impl Breakpoints for SimulatedMachine {
     fn support_sw_breakpoint(&mut self) -> Option<SwBreakpointOps<'_, Self>> {
         Some(self)
     }
@@ -184,7 +185,7 @@ impl Breakpoints for Machine {
     }
 }
 
-impl SwBreakpoint for Machine {
+impl SwBreakpoint for SimulatedMachine {
     fn add_sw_breakpoint(&mut self, addr: u64, _: usize) -> TargetResult<bool, Self> {
         Ok((CODE..CODE + CIRCLE).contains(&addr) && self.breakpoints.insert(addr))
     }
@@ -194,7 +195,7 @@ impl SwBreakpoint for Machine {
     }
 }
 
-impl HwWatchpoint for Machine {
+impl HwWatchpoint for SimulatedMachine {
     fn add_hw_watchpoint(&mut self, addr: u64, _: u64, _: WatchKind) -> TargetResult<bool, Self> {
         Ok(self.watched.insert(addr))
     }
@@ -212,12 +213,12 @@ impl HwWatchpoint for Machine {
 enum Loop {}
 
 impl BlockingEventLoop for Loop {
-    type Target = Machine;
+    type Target = SimulatedMachine;
     type Connection = UnixStream;
     type StopReason = MultiThreadStopReason<u64>;
 
     fn wait_for_stop_reason(
-        machine: &mut Machine,
+        machine: &mut SimulatedMachine,
         stream: &mut UnixStream,
     ) -> Result<Event<Self::StopReason>, WaitForStopReasonError<&'static str, std::io::Error>> {
         loop {
@@ -235,7 +236,7 @@ impl BlockingEventLoop for Loop {
         }
     }
 
-    fn on_interrupt(_: &mut Machine) -> Result<Option<Self::StopReason>, &'static str> {
+    fn on_interrupt(_: &mut SimulatedMachine) -> Result<Option<Self::StopReason>, &'static str> {
         Ok(Some(MultiThreadStopReason::Signal(Signal::SIGINT)))
     }
 }
@@ -252,7 +253,7 @@ fn point(kind: PointKind, address: u64) -> Point {
 fn drives_a_machine_behind_another_implementation() {
     let (ours, theirs) = UnixStream::pair().unwrap();
     let stub = thread::spawn(move || {
-        let mut machine = Machine::new();
+        let mut machine = SimulatedMachine::new();
         let reason = GdbStub::new(theirs).run_blocking::<Loop>(&mut machine);
         (reason.map_err(|error| error.to_string()), machine)
     });
@@ -295,8 +296,8 @@ fn drives_a_machine_behind_another_implementation() {
     assert_eq!(gdb.wait(PATIENCE).unwrap(), Some(hit));
     assert_eq!(gdb.registers(1).unwrap().general.rip, WRITES_AT + 1);
     assert_eq!(gdb.registers(2).unwrap().general.rip, CODE + 3);
-    let read = gdb.read_many(&[(DATA, 2), (DATA + 63, 2), (DATA + 63, 1)]);
-    assert_eq!(read.unwrap(), [Some(vec![1, 0]), None, Some(vec![0])]);
+    let read = gdb.read_many(None, &[(DATA, 2), (DATA + 63, 2), (DATA + 63, 1)]);
+    assert_eq!(read.unwrap(), [vec![1, 0], vec![], vec![0]]);
     assert_eq!(gdb.remove(&[watch]).unwrap(), [true]);
 
     // With nothing in their way they run until they are stopped.

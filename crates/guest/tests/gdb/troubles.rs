@@ -188,24 +188,6 @@ fn a_description_is_fetched_in_pieces() {
 }
 
 #[test]
-fn a_monitor_prints() {
-    met(
-        |stub| {
-            stub.expect("qRcmd,696e666f");
-            stub.say("O48616c6c6f0a");
-            stub.say("O5a7a");
-            stub.say("OK");
-            stub.answer("qRcmd,78", "E01");
-            stub.part();
-        },
-        |mut gdb| {
-            assert_eq!(gdb.monitor("info").unwrap(), "Hallo\nZz");
-            assert!(gdb.monitor("x").is_err());
-        },
-    );
-}
-
-#[test]
 fn rescue_gets_over_everything_that_may_be_left() {
     // Half a packet: the farewell is taken for its rest, and said again.
     with(
