@@ -8,7 +8,7 @@ use crate::kernel::{self, KernelSubject};
 use crate::tracing;
 use crate::wire::{Finished, Heard, Listener, Mapped, Message, tell_place};
 use redhanded_detect::{Counts, Folded, Folder, Options, Outcome};
-use redhanded_image::Image;
+use redhanded_image::{Image, SiteCache};
 use redhanded_model::{Class, Crash, Race, RunReport, Unseen};
 use redhanded_report::{Progress, Tally, Terminal};
 use redhanded_target::images::Images;
@@ -71,9 +71,9 @@ pub struct Display {
 
 impl Display {
     /// Indexes an image, with a progress bar if it takes a while.
-    pub fn index(&self, image: &Image) {
+    pub fn index(&self, image: &Image, cache: Option<&SiteCache>) {
         self.progress
-            .suspend(|| crate::sites::index(image, self.show_indexing));
+            .suspend(|| crate::sites::index(image, cache, self.show_indexing));
     }
 }
 

@@ -3,7 +3,7 @@
 use crate::arguments::Sites;
 use crate::exit::Failure;
 use crate::{screen, select};
-use redhanded_image::{Image, Selected};
+use redhanded_image::{Image, Selected, SiteCache};
 use redhanded_model::{AccessKind, Exclusions};
 use redhanded_report::{FunctionSites, Progress, SitesReport, Terminal, json};
 use std::io::Write;
@@ -16,7 +16,11 @@ pub fn sites(arguments: &Sites) -> Result<ExitCode, Failure> {
     let selection = select::selection(&arguments.select)?;
     let search = select::search(&arguments.select)?;
     let image = Image::open(&arguments.image)?.with_debug_search(search);
-    index(&image, screen::shows_progress(false));
+    index(
+        &image,
+        select::cache().as_ref(),
+        screen::shows_progress(false),
+    );
     let selected = select::sites(&selection, &image);
     let report = SitesReport {
         file: arguments.image.display().to_string(),
@@ -49,7 +53,7 @@ pub fn sites(arguments: &Sites) -> Result<ExitCode, Failure> {
 }
 
 /// Indexes an image with a progress bar, if there is a terminal for it.
-pub fn index(image: &Image, show: bool) {
+pub fn index(image: &Image, cache: Option<&SiteCache>, show: bool) {
     let total: u64 = image
         .segments()
         .iter()
@@ -63,7 +67,7 @@ pub fn index(image: &Image, show: bool) {
         total,
     );
     let shown = std::sync::Mutex::new(0);
-    let _ = image.sites_with_progress(&|done, _| {
+    image.index(cache, &|done, _| {
         if let Ok(mut shown) = shown.lock()
             && done > *shown
         {

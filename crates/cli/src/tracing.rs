@@ -8,9 +8,10 @@ use crate::wire::{Finished, Message, Teller, hear_place};
 use redhanded_detect::{
     Collision, Counts, Crashed, Folded, Folder, Outcome, Random, Sink, Standing, watch,
 };
+use redhanded_image::Selected;
 use redhanded_model::{Class, RunReport, Unseen};
 use redhanded_target::driver::Driver;
-use redhanded_target::images::{Images, Selected};
+use redhanded_target::images::Images;
 use redhanded_target::process::{Process, Program, Tracer};
 use redhanded_target::vm::Vm;
 use redhanded_target::vm::gdb::{Address, Gdb};

@@ -5,11 +5,11 @@ use crate::crash::{Crashed, MOST_RECENT, Recent};
 use crate::sampler::TICK;
 use crate::suspects::suspects;
 use crate::{Budget, Random, Sampler, Start};
+use redhanded_image::Selected;
 use redhanded_model::{
     Avma, Delays, Hit, Loss, Losses, ModuleId, Registers, SiteCounts, SpaceId, Standstill,
     Strategy, Svma, TaskId, WindowPlan, WindowRecord,
 };
-use redhanded_target::images::Selected;
 use redhanded_target::{Arm, Ending, Event, Module, Target, TargetError, module_at};
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;

@@ -2,6 +2,7 @@
 
 use crate::code::Code;
 use crate::debug::DebugInfo;
+use crate::identity::FileIdentity;
 use crate::kernel::{Btf, CarriedTypes};
 use crate::live::LiveText;
 use memmap2::Mmap;
@@ -84,6 +85,7 @@ impl Segment {
 /// One ELF file, mapped. Cheap to open: only its headers are read.
 pub struct Image {
     path: PathBuf,
+    identity: Option<FileIdentity>,
     data: Arc<Mmap>,
     segments: Vec<Segment>,
     live: Arc<LiveText>,
@@ -120,8 +122,12 @@ impl Image {
                 what: "not a regular file".to_owned(),
             });
         }
+        let identity = FileIdentity::of_open(path, &file).map_err(read_error)?;
         let data = map(&file).map_err(read_error)?;
-        Self::parse(path, data)
+        Ok(Self {
+            identity: Some(identity),
+            ..Self::parse(path, data)?
+        })
     }
 
     fn parse(path: &Path, data: Mmap) -> Result<Self, ImageError> {
@@ -191,6 +197,7 @@ impl Image {
         let build_id = object.build_id().ok().flatten().map(<[u8]>::to_vec);
         Ok(Self {
             path: path.to_owned(),
+            identity: None,
             entry: Svma(header.e_entry(endian)),
             position_independent: header.e_type(endian) == elf::ET_DYN,
             types: Arc::new(CarriedTypes::of(Arc::clone(&data))),
@@ -209,6 +216,12 @@ impl Image {
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// The file as it was when it was opened; `None` if what is known of its code comes
+    /// from elsewhere.
+    pub(crate) const fn identity(&self) -> Option<&FileIdentity> {
+        self.identity.as_ref()
     }
 
     /// The file's name without its folder.
@@ -333,6 +346,7 @@ impl Image {
     #[must_use]
     pub fn with_live_text(mut self, live: &[(Svma, Vec<u8>)]) -> Self {
         self.live = Arc::new(LiveText::over(&self.data, &self.segments, live));
+        self.identity = None;
         // What was found in the file's code may not hold any more.
         self.code = Code::default();
         if let Some(debug) = self.debug.take() {

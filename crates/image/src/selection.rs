@@ -8,6 +8,7 @@ use crate::{Function, Image};
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 use redhanded_model::{Excluded, Exclusions, Site, Svma};
 use std::path::Path;
+use std::sync::Arc;
 use thiserror::Error;
 
 pub use runtime::is_runtime;
@@ -116,14 +117,16 @@ pub struct Selection {
 }
 
 /// The sites of an image that are to be sampled.
-#[derive(Debug, Default)]
+#[derive(Clone, PartialEq, Debug, Default)]
 pub struct Selected {
     /// Sorted by address.
-    pub sites: Vec<Site>,
+    pub sites: Arc<Vec<Site>>,
     /// What the selection left out, by reason.
     pub excluded: Exclusions,
     /// By function; empty when all weigh 1.
-    weights: Vec<f32>,
+    pub weights: Vec<f32>,
+    /// Why there are no sites, if there are none.
+    pub why_none: Option<String>,
 }
 
 impl Selected {
@@ -136,10 +139,10 @@ impl Selected {
         weight.map_or(1.0, |weight| f64::from(*weight))
     }
 
-    /// Whether some site weighs more or less than others.
+    /// What the heaviest site weighs, and 1 at least.
     #[must_use]
-    pub const fn is_weighted(&self) -> bool {
-        !self.weights.is_empty()
+    pub fn heaviest(&self) -> f64 {
+        self.weights.iter().copied().fold(1.0, f32::max).into()
     }
 }
 
@@ -220,10 +223,11 @@ impl Selection {
         };
         let plain = self.files.is_empty() && self.functions.is_empty() && self.weights.is_empty();
         if plain && runtime == Runtime::default() {
-            selected.sites = set.sites.clone();
+            selected.sites = Arc::clone(&set.sites);
             return selected;
         }
         let module = names_of(image);
+        let mut taken = Vec::new();
         for (index, function) in image.functions().as_slice().iter().enumerate() {
             let Ok(number) = u32::try_from(index) else {
                 break;
@@ -234,7 +238,7 @@ impl Selection {
                 match self.judge(function, &module, runtime, facts) {
                     Ok(judged) => {
                         weight = judged;
-                        selected.sites.extend_from_slice(sites);
+                        taken.extend_from_slice(sites);
                     }
                     Err(reason) => selected.excluded.add_many(reason, sites.len() as u64),
                 }
@@ -243,6 +247,7 @@ impl Selection {
                 selected.weights.push(weight as f32);
             }
         }
+        selected.sites = Arc::new(taken);
         selected
     }
 

@@ -1,21 +1,26 @@
 //! The sampling set of one image: every instruction that may be sampled, and
 //! for every other access to memory the reason why not.
 
+mod cache;
+mod encoding;
 mod scan;
 mod text;
+
+pub use cache::{SiteCache, user_cache};
 
 use crate::Image;
 use rayon::prelude::*;
 use redhanded_model::{Excluded, Exclusions, Site, Svma};
 use scan::{Scanned, Scanner};
 use std::ops::Range;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// All sites of an image.
-#[derive(Debug, Default)]
+#[derive(PartialEq, Eq, Debug, Default)]
 pub struct SamplingSet {
-    /// Sorted by address.
-    pub sites: Vec<Site>,
+    /// Sorted by address; shared with whoever takes them all.
+    pub sites: Arc<Vec<Site>>,
     /// What was left out, by reason.
     pub excluded: Exclusions,
     excluded_in: Vec<u32>,
@@ -58,14 +63,27 @@ impl Image {
     /// The sampling set, made on first use with all cores.
     #[must_use]
     pub fn sites(&self) -> &SamplingSet {
-        self.sites_with_progress(&|_, _| {})
+        self.index(None, &|_, _| {})
     }
 
-    /// The same, telling how many bytes of text are done of how many in all.
-    /// Called from several threads, and not at all if the set is made already.
-    #[must_use]
-    pub fn sites_with_progress(&self, progress: &(dyn Fn(u64, u64) + Sync)) -> &SamplingSet {
-        self.code.sites.get_or_init(|| build(self, progress))
+    /// The same, out of `cache` if it is there, or made and then kept in it. `progress` is
+    /// told how many bytes of text are done of how many in all: from several threads, and
+    /// never if nothing has to be decoded.
+    pub fn index(
+        &self,
+        cache: Option<&SiteCache>,
+        progress: &(dyn Fn(u64, u64) + Sync),
+    ) -> &SamplingSet {
+        self.code.sites.get_or_init(|| {
+            if let Some(set) = cache.and_then(|cache| cache.load(self)) {
+                return set;
+            }
+            let set = build(self, progress);
+            if let Some(cache) = cache {
+                cache.store(self, &set);
+            }
+            set
+        })
     }
 }
 
@@ -124,8 +142,7 @@ fn merge(image: &Image, chunks: Vec<Scanned>) -> SamplingSet {
         }
     }
     let mut set = SamplingSet::default();
-    set.sites
-        .reserve_exact(chunks.iter().map(|chunk| chunk.sites.len()).sum());
+    let mut sites = Vec::with_capacity(chunks.iter().map(|chunk| chunk.sites.len()).sum());
     set.excluded_in.reserve_exact(is_data.len());
     for chunk in chunks {
         set.excluded.merge(&chunk.excluded);
@@ -133,7 +150,7 @@ fn merge(image: &Image, chunks: Vec<Scanned>) -> SamplingSet {
         for site in chunk.sites {
             let function = site.function as usize;
             if is_data.get(function) == Some(&false) {
-                set.sites.push(site);
+                sites.push(site);
             } else {
                 set.excluded.add(Excluded::DataInText);
                 if let Some(count) = set.excluded_in.get_mut(function) {
@@ -142,5 +159,6 @@ fn merge(image: &Image, chunks: Vec<Scanned>) -> SamplingSet {
             }
         }
     }
+    set.sites = Arc::new(sites);
     set
 }

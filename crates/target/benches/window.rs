@@ -3,10 +3,10 @@
 //!
 //! `cargo bench -p redhanded-target`
 
-use redhanded_image::DebugSearch;
+use redhanded_image::{DebugSearch, Selected};
 use redhanded_model::{Delays, Strategy, WindowPlan};
 use redhanded_target::driver::Driver;
-use redhanded_target::images::{Images, Selected};
+use redhanded_target::images::Images;
 use redhanded_target::process::{Process, Program, Settings, Signals};
 use redhanded_target::{Arm, Event, Target};
 use std::io::{Read, Write};

@@ -1,9 +1,9 @@
 //! The process backend on small real programs, compiled here.
 
-use redhanded_image::DebugSearch;
+use redhanded_image::{DebugSearch, Selected};
 use redhanded_model::{Delays, Loss, Strategy, WindowPlan};
 use redhanded_target::driver::Driver;
-use redhanded_target::images::{Images, Selected};
+use redhanded_target::images::Images;
 use redhanded_target::process::{Follow, Process, Program, Settings, Signals};
 use redhanded_target::{Arm, Ending, Event, Machine, Target};
 use std::path::{Path, PathBuf};

@@ -18,7 +18,8 @@ use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -96,7 +97,7 @@ pub fn split(signals: Arc<Signals>, guarded: Guarded) -> io::Result<(Side, UnixS
     let side = Tracer {
         ledger,
         lifelines: std::iter::once(lifeline).chain(second).collect(),
-        ready: Arc::default(),
+        ready: mpsc::channel(),
         _signals: kept,
     };
     Ok((Side::Tracer(side), tracer))
@@ -118,8 +119,8 @@ pub struct Tracer {
     /// Closed by the kernel when the tracing thread dies, before it lets go of its
     /// tracees.
     lifelines: Vec<UnixStream>,
-    /// How many other threads keep no file of ours open.
-    ready: Arc<AtomicUsize>,
+    /// Each other thread reports here once it keeps no file of ours open.
+    ready: (Sender<()>, Receiver<()>),
     _signals: SignalSet,
 }
 
@@ -133,10 +134,10 @@ impl Tracer {
     /// its tracer kills.
     pub fn for_threads(&self) -> impl Fn() + Clone + Send + Sync + 'static {
         let lifelines: Vec<RawFd> = self.lifelines.iter().map(AsRawFd::as_raw_fd).collect();
-        let ready = Arc::clone(&self.ready);
+        let ready = self.ready.0.clone();
         move || {
             let _ = sys::own_files(&lifelines);
-            ready.fetch_add(1, Ordering::Release);
+            let _ = ready.send(());
         }
     }
 
@@ -152,10 +153,12 @@ impl Tracer {
         });
     }
 
-    /// Waits until so many threads have done that.
+    /// Sleeps until so many threads have done that. The tracer must not spin here:
+    /// it has the highest priority, and on a busy machine it would keep the very
+    /// threads it waits for off the CPU.
     pub fn wait_for_threads(&self, threads: usize) {
-        while self.ready.load(Ordering::Acquire) < threads {
-            std::thread::yield_now();
+        for _ in 0..threads {
+            let _ = self.ready.1.recv();
         }
     }
 

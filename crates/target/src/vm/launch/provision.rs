@@ -7,6 +7,7 @@
 
 use super::{Qemu, unsupported};
 use crate::TargetError;
+use redhanded_image::user_cache;
 use std::env;
 use std::fs::{self, File};
 use std::io;
@@ -65,17 +66,12 @@ pub struct Provision {
 /// # Errors
 /// When there is neither that nor a home.
 pub fn cache_folder() -> Result<PathBuf, TargetError> {
-    let set = |name| env::var_os(name).filter(|value| !value.is_empty());
-    if let Some(folder) = set("REDHANDED_KERNELS") {
-        return Ok(folder.into());
+    match env::var_os("REDHANDED_KERNELS") {
+        Some(folder) if !folder.is_empty() => Ok(folder.into()),
+        _ => user_cache("kernels").ok_or_else(|| {
+            unsupported("there is no home for a cache folder: set REDHANDED_KERNELS to one")
+        }),
     }
-    let caches = set("XDG_CACHE_HOME").map(PathBuf::from);
-    let caches = caches.filter(|path| path.is_absolute());
-    let caches = caches.or_else(|| Some(PathBuf::from(set("HOME")?).join(".cache")));
-    let caches = caches.ok_or_else(|| {
-        unsupported("there is no home for a cache folder: set REDHANDED_KERNELS to one")
-    })?;
-    Ok(caches.join("redhanded/kernels"))
 }
 
 /// The host's own kernel as boot loaders take it.
