@@ -46,16 +46,8 @@ pub enum LinkError {
     TooLarge,
 }
 
-/// A linked module.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Linked {
-    /// An ELF file.
-    pub bytes: Vec<u8>,
-    /// What has to be added to its stated addresses to get the live ones: 0.
-    pub base: u64,
-}
-
-/// Links the module `ko`, whose sections are at the given live addresses.
+/// Links the module `ko`, whose sections are at the given live addresses. The bytes of an
+/// ELF file that states these very addresses.
 ///
 /// Sections without an address were not loaded, or are not in memory any more:
 /// they are in the file, but in none of its segments. Debug information comes
@@ -71,7 +63,7 @@ pub fn link(
     sections: &[(String, u64)],
     debug: Option<&[u8]>,
     resolve: &dyn Fn(&str) -> Option<u64>,
-) -> Result<Linked, LinkError> {
+) -> Result<Vec<u8>, LinkError> {
     let module = Input::read(ko)?;
     let debug = debug.map(Input::read).transpose()?;
     let places = Places::choose(&module, sections)?;
@@ -91,10 +83,7 @@ pub fn link(
         .chain([&module])
         .max_by_key(|input| input.symbols.len());
     linker.add_symbols(symbols.unwrap_or(&module));
-    Ok(Linked {
-        bytes: linker.output.write()?,
-        base: 0,
-    })
+    linker.output.write()
 }
 
 /// Where each section of the module is, by its number in the file.

@@ -68,7 +68,7 @@ impl Sections {
     }
 }
 
-const WANTED: [SectionId; 14] = [
+const WANTED: [SectionId; 13] = [
     SectionId::DebugAbbrev,
     SectionId::DebugAddr,
     SectionId::DebugAranges,
@@ -82,7 +82,6 @@ const WANTED: [SectionId; 14] = [
     SectionId::DebugStr,
     SectionId::DebugStrOffsets,
     SectionId::DebugTypes,
-    SectionId::DebugMacro,
 ];
 
 fn place(object: &object::File<'_>, name: &str) -> Option<Place> {

@@ -172,10 +172,6 @@ impl Cutter {
             "else" | "do" => cut = true,
             _ => {}
         }
-        if matches!(text, "{" | "}") && self.parentheses.is_empty() {
-            // A lost parenthesis must not swallow the rest of the file.
-            self.parentheses.clear();
-        }
         self.control = matches!(text, "if" | "while" | "for" | "switch")
             || (self.control && text == "constexpr");
         if let Some(reach) = &mut self.atomic {

@@ -63,7 +63,7 @@ fn a_module_with_its_debug_file() {
         let resolve = |name: &str| (name == "_printk").then_some(printk);
         let linked = link(&ko, &sections, Some(&debug), &resolve).unwrap();
         let temporary = tempfile::tempdir().unwrap();
-        let image = open(temporary.path(), &linked.bytes);
+        let image = open(temporary.path(), &linked);
         check_module(&image);
     }
 }

@@ -146,13 +146,13 @@ impl Vm {
         // Another of this name may be mapped: it is replaced, not written over.
         let new = place.join("new");
         fs::create_dir_all(&place)
-            .and_then(|()| fs::write(&new, &linked.bytes))
+            .and_then(|()| fs::write(&new, &linked))
             .and_then(|()| fs::rename(&new, &target))
             .map_err(|error| format!("cannot write {}: {error}", target.display()))?;
         let plain = Image::open(&target).map_err(|error| error.to_string())?;
         let mut live = Vec::new();
         for segment in plain.segments().iter().filter(|segment| segment.executable) {
-            let at = segment.svma.0.wrapping_add(linked.base);
+            let at = segment.svma.0;
             let answers = self.ask(&self.reading(at, segment.file_size as usize));
             let text = answers.and_then(|mut answers| answers.pop()?.memory());
             let Some(text) = text else {
@@ -176,7 +176,7 @@ impl Vm {
                 svma,
             });
         }
-        self.add_module(image, module.name.clone(), linked.base, range);
+        self.add_module(image, module.name.clone(), 0, range);
         Ok(())
     }
 
