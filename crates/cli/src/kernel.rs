@@ -9,7 +9,7 @@ use crate::observe::{Observation, Subject, observe};
 use crate::run::display;
 use crate::screen;
 use redhanded_detect::{Budget, Options, Start};
-use redhanded_image::kernel::{KernelFileError, prepare};
+use redhanded_image::kernel_file::{KernelFileError, prepare};
 use redhanded_model::Delays;
 use redhanded_target::TargetError;
 use redhanded_target::process::Signals;

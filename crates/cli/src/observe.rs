@@ -12,7 +12,7 @@ use redhanded_image::{Image, SiteCache};
 use redhanded_model::{Class, Crash, Race, RunReport, Unseen};
 use redhanded_report::{Progress, Tally, Terminal};
 use redhanded_target::images::Images;
-use redhanded_target::process::{Front, Guarded, Program, Settings, Side, Signals, split};
+use redhanded_target::process::{Front, Guarded, Program, Settings, Signals, Split, split};
 use redhanded_target::vm::launch;
 use redhanded_target::{Ending, TargetError};
 use std::io::Write;
@@ -92,13 +92,13 @@ pub fn observe(
     };
     let (side, stream) = split(Arc::clone(&observation.signals), guarded).map_err(refused)?;
     match side {
-        Side::Tracer(tracer) => {
+        Split::Tracer(tracer) => {
             tracing::trace(&observation, &tracer, stream);
             tracer.farewell();
             // Its end lets go of everything that is still traced.
             std::process::exit(0)
         }
-        Side::Front(front) => {
+        Split::Front(front) => {
             let machine = match &observation.subject {
                 Subject::Kernel(kernel) => {
                     let (place, machine) =

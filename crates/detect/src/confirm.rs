@@ -121,7 +121,7 @@ pub fn confirm(
     }
     // A call is behind us, but where it came from is on the stack.
     let mut word = [0; 8];
-    if target.read(record.space, Avma(hit.registers.gpr[4]), &mut word)
+    if target.read(record.space, Avma(hit.registers.stack_pointer()), &mut word)
         && let back = Avma(u64::from_le_bytes(word))
         && let Some(pc) = target.instruction_before(record.space, back)
         && let Some(instruction) = decode(target, record.space, pc)
@@ -271,13 +271,13 @@ fn over_read(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use redhanded_model::{ModuleId, Registers, Svma, TaskId, WindowEnd, WindowId};
+    use redhanded_model::{ModuleId, Register, Registers, Svma, TaskId, WindowEnd, WindowId};
 
     #[test]
     fn other_code_at_the_place_is_not_what_was_sampled() {
         let mut registers = Registers::default();
-        registers.gpr[7] = 0x1000;
-        registers.gpr[6] = 0x2000;
+        registers.set(Register::Rdi, 0x1000);
+        registers.set(Register::Rsi, 0x2000);
         let record = WindowRecord {
             id: WindowId(1),
             space: SpaceId::default(),

@@ -137,9 +137,9 @@ mod tests {
             system_call: number,
             ..Registers::default()
         };
-        registers.gpr[Register::Rdi as usize] = arguments[0];
-        registers.gpr[Register::Rsi as usize] = arguments[1];
-        registers.gpr[Register::Rdx as usize] = arguments[2];
+        registers.set(Register::Rdi, arguments[0]);
+        registers.set(Register::Rsi, arguments[1]);
+        registers.set(Register::Rdx, arguments[2]);
         registers
     }
 

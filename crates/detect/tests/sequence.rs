@@ -4,8 +4,8 @@
 use redhanded_detect::{Collision, Confirmed, Folded, Folder};
 use redhanded_image::{Image, Instruction, link};
 use redhanded_model::{
-    AccessKind, Avma, Bytes, Class, ModuleId, Region, Registers, SpaceId, Svma, TaskId, ThreadName,
-    WindowEnd, WindowId, WindowRecord,
+    AccessKind, Avma, Bytes, Class, ModuleId, Region, Register, Registers, SpaceId, Svma, TaskId,
+    ThreadName, WindowEnd, WindowId, WindowRecord,
 };
 use redhanded_target::Module;
 use std::path::Path;
@@ -84,7 +84,7 @@ fn met(module: &Arc<Module>, callers: &[Avma]) -> Option<Class> {
         rip: read_at,
         ..Registers::default()
     };
-    registers.gpr[7] = VALUE.start.0 - 4;
+    registers.set(Register::Rdi, VALUE.start.0 - 4);
     let code = image.bytes_at(Svma(read_at), (read.next() - read_at) as usize);
     let mut stack = vec![Avma(write.next())];
     stack.extend(callers);

@@ -2,8 +2,8 @@
 
 use crate::frames::Frames;
 use crate::functions::Functions;
+use crate::kernel_text::KernelText;
 use crate::layout::Layout;
-use crate::linux::KernelText;
 use crate::plt::Linkage;
 use crate::sites::SamplingSet;
 use crate::unwind::Orc;

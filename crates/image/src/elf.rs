@@ -3,7 +3,7 @@
 use crate::code::Code;
 use crate::debug::DebugInfo;
 use crate::identity::FileIdentity;
-use crate::kernel::{Btf, CarriedTypes};
+use crate::kernel_file::{Btf, CarriedTypes};
 use crate::live::LiveText;
 use memmap2::Mmap;
 use object::elf;

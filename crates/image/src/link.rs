@@ -66,7 +66,7 @@ pub fn link(
 ) -> Result<Vec<u8>, LinkError> {
     let module = Input::read(ko)?;
     let debug = debug.map(Input::read).transpose()?;
-    let places = Places::choose(&module, sections)?;
+    let places = SectionAddresses::choose(&module, sections)?;
     let mut linker = Linker {
         module: &module,
         places,
@@ -87,14 +87,14 @@ pub fn link(
 }
 
 /// Where each section of the module is, by its number in the file.
-struct Places {
+struct SectionAddresses {
     by_number: HashMap<usize, u64>,
     loaded: HashMap<usize, bool>,
     /// The same by name, in the file's order: names may occur several times.
     by_name: HashMap<String, Vec<usize>>,
 }
 
-impl Places {
+impl SectionAddresses {
     fn choose(module: &Input<'_>, given: &[(String, u64)]) -> Result<Self, LinkError> {
         let mut addresses: HashMap<&str, VecDeque<u64>> = HashMap::new();
         for (name, address) in given {
@@ -161,7 +161,7 @@ impl Places {
 
 struct Linker<'a> {
     module: &'a Input<'a>,
-    places: Places,
+    places: SectionAddresses,
     resolve: &'a dyn Fn(&str) -> Option<u64>,
     output: Output<'a>,
     bytes: usize,

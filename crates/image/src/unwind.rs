@@ -20,7 +20,7 @@ use crate::Image;
 use gimli::UnwindContext;
 use redhanded_model::Registers;
 use std::ops::Range;
-use step::{Machine, Step};
+use step::{FrameRegisters, Step};
 use table::Tables;
 
 /// No stack is told deeper than this.
@@ -106,32 +106,32 @@ impl Unwinder {
         registers: &Registers,
         read: &mut dyn FnMut(u64) -> Option<u64>,
     ) -> Vec<u64> {
-        let mut machine = Machine::new(registers, read);
+        let mut frame = FrameRegisters::new(registers, read);
         let mut frames = vec![registers.rip];
         // Of a return address the instruction before it counts.
         let mut back = 0;
         while frames.len() < MAX_FRAMES {
-            let stack = machine.sp();
-            let Some(step) = step(&self.modules, &mut self.context, &mut machine, back) else {
+            let stack = frame.sp();
+            let Some(step) = step(&self.modules, &mut self.context, &mut frame, back) else {
                 break;
             };
             match step {
                 // A call pushes, so its caller's stack ended higher: anything
                 // else is a cycle or garbage.
-                Step::Called if machine.sp() > stack => {
+                Step::Called if frame.sp() > stack => {
                     back = 1;
-                    frames.push(machine.pc());
+                    frames.push(frame.pc());
                 }
                 // A signal's handler, or what a kernel does for an interrupt, may
                 // run on a stack of its own, above or below. What leads in a
                 // circle is cut by the limit.
                 Step::Switched => {
                     back = 1;
-                    frames.push(machine.pc());
+                    frames.push(frame.pc());
                 }
                 Step::Interrupted => {
                     back = 0;
-                    frames.push(machine.pc().wrapping_add(1));
+                    frames.push(frame.pc().wrapping_add(1));
                 }
                 Step::Called | Step::Outermost => break,
             }
@@ -143,28 +143,28 @@ impl Unwinder {
 fn step(
     modules: &[Module],
     context: &mut UnwindContext<usize>,
-    machine: &mut Machine<'_>,
+    frame: &mut FrameRegisters<'_>,
     back: u64,
 ) -> Option<Step> {
-    let at = machine.pc().wrapping_sub(back);
+    let at = frame.pc().wrapping_sub(back);
     let module = module_at(modules, at);
     // A kernel returns to no signal handler; looking for one would read memory,
     // which takes long where it is another machine's.
     if !module.is_some_and(|module| module.tables.is_kernel())
-        && let Some(step) = machine.step_signal()
+        && let Some(step) = frame.step_signal()
     {
         return Some(step);
     }
     if let Some(module) = module
         && let Some(step) = module
             .tables
-            .step(at.wrapping_sub(module.bias), machine, context)
+            .step(at.wrapping_sub(module.bias), frame, context)
     {
         return Some(step);
     }
     // A function that called has touched the stack; an interrupted one may not
     // have.
-    machine.step_guessing(back == 0, |pc| {
+    frame.step_guessing(back == 0, |pc| {
         module_at(modules, pc)
             .is_some_and(|module| module.code.iter().any(|code| code.contains(&pc)))
     })

@@ -91,14 +91,14 @@ fn bit(index: usize) -> u64 {
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum Effect {
     None,
-    Load(Place),
+    Load(SymbolicAddress),
     /// With the loads its value comes from.
-    Store(Place, u64),
+    Store(SymbolicAddress, u64),
 }
 
 /// An address, in value numbers.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-struct Place {
+struct SymbolicAddress {
     base: u32,
     index: u32,
     scale: u8,
@@ -120,7 +120,7 @@ type Computation = (iced_x86::Code, u64, u64, Vec<u32>, usize);
 #[derive(Default)]
 struct Numbering {
     registers: HashMap<Named, Value>,
-    memory: HashMap<Place, Value>,
+    memory: HashMap<SymbolicAddress, Value>,
     computed: HashMap<Computation, u32>,
     last: u32,
 }
@@ -146,12 +146,12 @@ impl Numbering {
         value
     }
 
-    fn place(&mut self, raw: &iced_x86::Instruction, operand: &Operand) -> Place {
+    fn place(&mut self, raw: &iced_x86::Instruction, operand: &Operand) -> SymbolicAddress {
         let mut number = |register: Named| match register {
             Named::None | Named::RIP | Named::EIP => 0,
             register => self.register(register.full_register()).number,
         };
-        Place {
+        SymbolicAddress {
             base: number(raw.memory_base()),
             index: number(raw.memory_index()),
             scale: operand.scale,

@@ -62,6 +62,17 @@ impl Registers {
         self.gpr[register as usize]
     }
 
+    /// Changes the value of one register.
+    pub const fn set(&mut self, register: Register, value: u64) {
+        self.gpr[register as usize] = value;
+    }
+
+    /// Where the stack ends.
+    #[must_use]
+    pub const fn stack_pointer(&self) -> u64 {
+        self.get(Register::Rsp)
+    }
+
     /// Whether string instructions run towards lower addresses.
     #[must_use]
     pub const fn direction_down(&self) -> bool {

@@ -201,8 +201,8 @@ impl Fake {
             system_call: -1,
             ..Registers::default()
         };
-        registers.gpr[Register::Rdi as usize] = at;
-        registers.gpr[Register::Rax as usize] = value;
+        registers.set(Register::Rdi, at);
+        registers.set(Register::Rax, value);
         registers
     }
 

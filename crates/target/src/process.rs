@@ -25,7 +25,7 @@ mod trap;
 mod watches;
 
 pub use launch::Program;
-pub use tracer::{Front, Guarded, Side, Tracer, split};
+pub use tracer::{Front, Guarded, Split, Tracer, split};
 pub use watches::WatchBy;
 
 use crate::images::Images;
@@ -339,7 +339,7 @@ impl Process {
     }
 
     fn add_task(&mut self, tid: Tid, pid: Tid, space: SpaceId) {
-        let stack = sys::registers(tid).map_or(0, |r| r.gpr[4]);
+        let stack = sys::registers(tid).map_or(0, |r| r.stack_pointer());
         self.tasks.insert(
             tid,
             Task {

@@ -10,6 +10,7 @@ mod files;
 mod identifiers;
 mod linux;
 mod locate;
+mod marking;
 mod names;
 mod parts;
 mod program;
@@ -19,7 +20,6 @@ mod symbols;
 mod synchronisation;
 mod types;
 mod variables;
-mod verdict;
 mod words;
 
 pub use locate::DebugSearch;
@@ -29,7 +29,7 @@ pub use types::How;
 pub(crate) use types::{as_written, qualify};
 pub use variables::Variable;
 
-use crate::kernel::CarriedTypes;
+use crate::kernel_file::CarriedTypes;
 use crate::live::LiveText;
 use crate::{Image, Segment};
 use addr2line::{Context, FrameIter};

@@ -19,11 +19,11 @@ const MAX_INFLATED: u64 = 1 << 32;
 /// The bytes of all DWARF sections: those of the mapping, or inflated ones.
 pub(super) struct Sections {
     file: Arc<Mmap>,
-    places: BTreeMap<&'static str, Place>,
+    places: BTreeMap<&'static str, SectionBytes>,
     supplementary: Option<Box<Sections>>,
 }
 
-enum Place {
+enum SectionBytes {
     Mapped(usize, usize),
     Inflated(Vec<u8>),
 }
@@ -33,7 +33,7 @@ impl Sections {
         let mut places = BTreeMap::new();
         let object = object::File::parse(&**located.file).ok()?;
         for id in WANTED {
-            if let Some(place) = place(&object, id.name()) {
+            if let Some(place) = section_bytes(&object, id.name()) {
                 places.insert(id.name(), place);
             }
         }
@@ -48,8 +48,10 @@ impl Sections {
 
     fn bytes(&self, id: SectionId) -> Slice<'_> {
         let bytes = match self.places.get(id.name()) {
-            Some(Place::Mapped(start, end)) => self.file.get(*start..*end).unwrap_or_default(),
-            Some(Place::Inflated(bytes)) => bytes,
+            Some(SectionBytes::Mapped(start, end)) => {
+                self.file.get(*start..*end).unwrap_or_default()
+            }
+            Some(SectionBytes::Inflated(bytes)) => bytes,
             None => &[],
         };
         Slice::new(bytes, LittleEndian)
@@ -84,14 +86,14 @@ const WANTED: [SectionId; 13] = [
     SectionId::DebugTypes,
 ];
 
-fn place(object: &object::File<'_>, name: &str) -> Option<Place> {
+fn section_bytes(object: &object::File<'_>, name: &str) -> Option<SectionBytes> {
     let section = object.section_by_name(name)?;
     let compressed = section.compressed_data().ok()?;
     if compressed.format == CompressionFormat::None {
         let (start, len) = section.file_range()?;
         let start = usize::try_from(start).ok()?;
         let end = start.checked_add(usize::try_from(len).ok()?)?;
-        return Some(Place::Mapped(start, end));
+        return Some(SectionBytes::Mapped(start, end));
     }
     // zlib cannot do better than about 1:1032; a header that claims more would
     // only make us reserve memory.
@@ -102,7 +104,9 @@ fn place(object: &object::File<'_>, name: &str) -> Option<Place> {
     if compressed.uncompressed_size > plausible.min(MAX_INFLATED) {
         return None;
     }
-    Some(Place::Inflated(compressed.decompress().ok()?.into_owned()))
+    Some(SectionBytes::Inflated(
+        compressed.decompress().ok()?.into_owned(),
+    ))
 }
 
 self_cell!(

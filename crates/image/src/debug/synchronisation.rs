@@ -15,11 +15,11 @@
 use super::Inner;
 use super::identifiers::{Declared, Identifiers, Names};
 use super::linux;
+use super::marking::{Call, Marking};
 use super::names;
 use super::program::{Die, Program};
 use super::source::{MAX_SOURCE, Source, Statement, is_identifier};
 use super::types::{How, Spelling};
-use super::verdict::{Call, Verdict};
 use super::words::{self, Function};
 use crate::{Access, Instruction};
 use gimli::UnitOffset;
@@ -56,11 +56,11 @@ pub(super) struct Judge {
     functions: Mutex<HashMap<String, Function>>,
     sources: Mutex<HashMap<PathBuf, Option<Arc<Source>>>>,
     units: Mutex<HashMap<u32, Arc<UnitNames>>>,
-    verdicts: Mutex<HashMap<Place, Option<Judged>>>,
+    markings: Mutex<HashMap<SourcePosition, Option<Judged>>>,
 }
 
 /// The unit of a place, and what each of the statements there says.
-type Judged = (u32, Vec<Verdict>);
+type Judged = (u32, Vec<Marking>);
 
 /// What the rules need to know of one unit.
 struct UnitNames {
@@ -72,9 +72,9 @@ struct UnitNames {
     functions: Mutex<HashMap<UnitOffset, Arc<Names>>>,
 }
 
-/// A place in the source, and the function whose names hold there.
+/// A position in the source, and the function whose names hold there.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-struct Place {
+struct SourcePosition {
     function: Option<UnitOffset>,
     file: String,
     line: u32,
@@ -84,7 +84,7 @@ struct Place {
 /// What the frames at an address say.
 enum Frames {
     Settled(SourceSync),
-    At(Place),
+    At(SourcePosition),
 }
 
 impl Inner {
@@ -125,7 +125,7 @@ impl Inner {
                 if spelling.is_none() {
                     spelling = Some(Spelling::of(function.language));
                     place = frame.location.and_then(|location| {
-                        Some(Place {
+                        Some(SourcePosition {
                             function: frame.dw_die_offset,
                             file: location.file?.to_owned(),
                             line: location.line.filter(|line| *line != 0)?,
@@ -153,20 +153,20 @@ impl Inner {
         self: &Arc<Self>,
         program: &Program<'_>,
         svma: Svma,
-        place: Place,
+        place: SourcePosition,
     ) -> Option<SourceSync> {
-        let (unit, verdicts) = self.judge.verdicts(place, |place| {
+        let (unit, markings) = self.judge.markings(place, |place| {
             let unit = program.unit_at(svma)?;
             // What is neither C nor C++ is not read.
             program.unit_spelling(unit)?;
-            let verdicts = self.judge.judge_text(program, unit, place, self.built());
-            Some((unit, verdicts))
+            let markings = self.judge.judge_text(program, unit, place, self.built());
+            Some((unit, markings))
         })?;
         let access = self.access_at(svma);
         let fixed = access.and_then(|access| self.fixed_variable(program, access, unit));
-        let mut answers = verdicts
+        let mut answers = markings
             .into_iter()
-            .map(|verdict| self.answer(verdict, access, fixed.as_ref()));
+            .map(|marking| self.answer(marking, access, fixed.as_ref()));
         // Where the place names several statements, they must agree.
         let first = answers.next()?;
         let same =
@@ -174,26 +174,26 @@ impl Inner {
         answers.all(same).then_some(first)
     }
 
-    /// What a verdict means for one access.
+    /// What a marking means for one access.
     fn answer(
         &self,
-        verdict: Verdict,
+        marking: Marking,
         access: Option<Access>,
         fixed: Option<&Fixed>,
     ) -> SourceSync {
-        let verdict = match verdict {
-            Verdict::Marked(how) => return SourceSync::Marked(how),
-            Verdict::Called(call) => {
+        let marking = match marking {
+            Marking::Marked(how) => return SourceSync::Marked(how),
+            Marking::Called(call) => {
                 let variable = fixed.map(|fixed| fixed.name.as_str());
                 if call.speaks_of(access.map(|access| access.kind), variable) {
                     return SourceSync::Marked(call.word);
                 }
                 *call.otherwise
             }
-            verdict => verdict,
+            marking => marking,
         };
         // The variable at a fixed address is certain where names are not.
-        match (fixed, verdict) {
+        match (fixed, marking) {
             (
                 Some(Fixed {
                     part,
@@ -203,12 +203,12 @@ impl Inner {
                 _,
             ) => SourceSync::Marked(format!("{part} is {}", adjective(*how))),
             // A member of it may be `_Atomic` where types do not say so.
-            (Some(_), Verdict::Plain | Verdict::Mixed(_)) => SourceSync::Plain,
-            (_, Verdict::Marked(how) | Verdict::Declared(how)) => SourceSync::Marked(how),
+            (Some(_), Marking::Plain | Marking::Mixed(_)) => SourceSync::Plain,
+            (_, Marking::Marked(how) | Marking::Declared(how)) => SourceSync::Marked(how),
             // This one has no fixed address, so it is none of the globals.
-            (None, Verdict::Mixed(Some(how))) if self.program => SourceSync::Marked(how),
-            (_, Verdict::Plain) => SourceSync::Plain,
-            (_, Verdict::Mixed(_) | Verdict::Called(_) | Verdict::Unknown) => SourceSync::Unknown,
+            (None, Marking::Mixed(Some(how))) if self.program => SourceSync::Marked(how),
+            (_, Marking::Plain) => SourceSync::Plain,
+            (_, Marking::Mixed(_) | Marking::Called(_) | Marking::Unknown) => SourceSync::Unknown,
         }
     }
 
@@ -278,16 +278,16 @@ impl Judge {
         function
     }
 
-    fn verdicts(
+    fn markings(
         &self,
-        place: Place,
-        judge: impl FnOnce(&Place) -> Option<Judged>,
+        place: SourcePosition,
+        judge: impl FnOnce(&SourcePosition) -> Option<Judged>,
     ) -> Option<Judged> {
-        if let Some(known) = lock(&self.verdicts).get(&place) {
+        if let Some(known) = lock(&self.markings).get(&place) {
             return known.clone();
         }
         let judged = judge(&place);
-        lock(&self.verdicts).insert(place, judged.clone());
+        lock(&self.markings).insert(place, judged.clone());
         judged
     }
 
@@ -296,11 +296,11 @@ impl Judge {
         &self,
         program: &Program<'_>,
         unit: u32,
-        place: &Place,
+        place: &SourcePosition,
         built: Option<SystemTime>,
-    ) -> Vec<Verdict> {
+    ) -> Vec<Marking> {
         let Some(source) = self.source(Path::new(&place.file), built) else {
-            return vec![Verdict::Unknown];
+            return vec![Marking::Unknown];
         };
         source
             .statements(place.line, place.column)
@@ -313,20 +313,20 @@ impl Judge {
         &self,
         program: &Program<'_>,
         unit: u32,
-        place: &Place,
+        place: &SourcePosition,
         statement: &Statement<'_>,
-    ) -> Verdict {
+    ) -> Marking {
         if statement.omp_atomic {
-            return Verdict::Marked("#pragma omp atomic".to_owned());
+            return Marking::Marked("#pragma omp atomic".to_owned());
         }
         if statement.tokens.iter().any(|word| words::is_assembly(word)) {
-            return Verdict::Unknown;
+            return Marking::Unknown;
         }
         match Call::find(statement) {
-            Some(Err(word)) => Verdict::Marked(word),
+            Some(Err(word)) => Marking::Marked(word),
             Some(Ok(mut call)) => {
                 *call.otherwise = self.judge_names(program, unit, place, statement);
-                Verdict::Called(call)
+                Marking::Called(call)
             }
             None => self.judge_names(program, unit, place, statement),
         }
@@ -337,9 +337,9 @@ impl Judge {
         &self,
         program: &Program<'_>,
         unit: u32,
-        place: &Place,
+        place: &SourcePosition,
         statement: &Statement<'_>,
-    ) -> Verdict {
+    ) -> Marking {
         // Optimisation at link time puts code and declarations into different
         // units.
         let function = place.function.map(|offset| Die::new(unit, offset));
@@ -351,7 +351,7 @@ impl Judge {
                 && self.is_marking_macro(&names, word, MAX_EXPANSION)
         };
         if let Some(name) = statement.tokens.iter().find(expands) {
-            return Verdict::Marked(format!("macro {name}"));
+            return Marking::Marked(format!("macro {name}"));
         }
         let locals = names.locals(program, unit, place.function);
         names.judge(&locals, &statement.tokens, &|die| {
@@ -496,7 +496,7 @@ impl UnitNames {
         locals: &Names,
         tokens: &[&str],
         declared_atomic: &dyn Fn(Die) -> bool,
-    ) -> Verdict {
+    ) -> Marking {
         let mut declared = None;
         let mut plain = false;
         let mut plain_global = false;
@@ -543,11 +543,11 @@ impl UnitNames {
             }
         }
         match declared {
-            None if !self.identifiers.typed => Verdict::Unknown,
-            None => Verdict::Plain,
-            Some(_) if plain || ambiguous => Verdict::Mixed(None),
-            Some(how) if plain_global => Verdict::Mixed(Some(how)),
-            Some(how) => Verdict::Declared(how),
+            None if !self.identifiers.typed => Marking::Unknown,
+            None => Marking::Plain,
+            Some(_) if plain || ambiguous => Marking::Mixed(None),
+            Some(how) if plain_global => Marking::Mixed(Some(how)),
+            Some(how) => Marking::Declared(how),
         }
     }
 }

@@ -4,7 +4,7 @@ use super::parts::Part;
 use super::program::{Die, Program};
 use super::types::How;
 use super::{Inner, names};
-use crate::kernel::CarriedTypes;
+use crate::kernel_file::CarriedTypes;
 use gimli::{AttributeValue, DwTag, Operation, constants as dw};
 use rayon::prelude::*;
 use redhanded_model::Svma;

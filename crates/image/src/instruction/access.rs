@@ -39,7 +39,7 @@ pub(super) enum Recovery {
     /// At the stack pointer, with this added.
     FromStack(u64),
     /// Not at all; the loaded value is in this part of a register.
-    Lost(Option<Part>),
+    Lost(Option<RegisterPart>),
 }
 
 /// How often a string instruction runs.
@@ -56,13 +56,13 @@ pub(super) enum Repeat {
 
 /// Some low bytes of a register, or its second byte.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Part {
+pub(super) struct RegisterPart {
     pub register: Register,
     pub shift: u8,
     pub bytes: u8,
 }
 
-impl Part {
+impl RegisterPart {
     fn value(self, registers: &Registers) -> u64 {
         let value = registers.get(self.register) >> self.shift;
         match self.bytes {

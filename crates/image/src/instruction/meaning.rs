@@ -1,6 +1,6 @@
 //! From iced's view of an instruction to its accesses.
 
-use super::access::{Access, Part, Recovery, Repeat};
+use super::access::{Access, Recovery, RegisterPart, Repeat};
 use super::operand::{Operand, SegmentBase};
 use iced_x86::{
     Code, EncodingKind, Instruction, InstructionInfo, InstructionInfoFactory,
@@ -319,7 +319,7 @@ fn loaded(
     operand: &Operand,
     kind: AccessKind,
     size: usize,
-) -> Option<Part> {
+) -> Option<RegisterPart> {
     use Mnemonic as M;
     let plain = matches!(
         instruction.mnemonic(),
@@ -336,9 +336,9 @@ fn loaded(
         .then_some(part)
 }
 
-fn part(named: Named, size: usize) -> Option<Part> {
+fn part(named: Named, size: usize) -> Option<RegisterPart> {
     let high = matches!(named, Named::AH | Named::BH | Named::CH | Named::DH);
-    Some(Part {
+    Some(RegisterPart {
         register: general(named)?,
         shift: if high { 8 } else { 0 },
         bytes: u8::try_from(named.size().min(size)).ok()?,

@@ -3,8 +3,8 @@
 use super::text::{Text, padding_start};
 use crate::frames::{FrameRules, Rbp};
 use crate::instruction::SegmentBase;
+use crate::kernel_text::KernelText;
 use crate::layout::Layout;
-use crate::linux::KernelText;
 use crate::unwind::Orc;
 use crate::{Function, Image, Instruction, Operand};
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Mnemonic, OpKind};

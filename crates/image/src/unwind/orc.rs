@@ -13,10 +13,10 @@ mod row;
 #[cfg(test)]
 mod tests;
 
-use super::step::{Machine, Reg, Step};
+use super::step::{FrameRegisters, Reg, Step};
 use super::table::Section;
 use crate::Image;
-use crate::linux::KernelText;
+use crate::kernel_text::KernelText;
 use gimli::X86_64;
 use object::{Object, ObjectSection};
 use row::{Base, Layout, Row, Rule, Saved, What};
@@ -124,22 +124,22 @@ impl Orc {
 
     /// Goes from the frame at `svma` to its caller's, or to what it interrupted;
     /// `None` where the table says nothing.
-    pub(super) fn step(&self, svma: u64, machine: &mut Machine<'_>) -> Option<Step> {
+    pub(super) fn step(&self, svma: u64, frame: &mut FrameRegisters<'_>) -> Option<Step> {
         let rule = self.rule_at(svma)?;
         if rule.what == What::Outermost {
             return (!self.thunks.contains(&svma)).then_some(Step::Outermost);
         }
-        let before = machine.sp();
-        let stack = rule.stack(machine)?;
+        let before = frame.sp();
+        let stack = rule.stack(frame)?;
         match rule.what {
             What::Outermost => Some(Step::Outermost),
             What::Call => {
-                let pc = machine.word(stack.wrapping_sub(8))?;
-                let rbp = rule.caller_rbp(machine, stack);
-                machine.forget();
-                machine.set(X86_64::RBP, rbp);
-                machine.set(X86_64::RSP, Some(stack));
-                machine.set(X86_64::RA, Some(pc));
+                let pc = frame.word(stack.wrapping_sub(8))?;
+                let rbp = rule.caller_rbp(frame, stack);
+                frame.forget();
+                frame.set(X86_64::RBP, rbp);
+                frame.set(X86_64::RSP, Some(stack));
+                frame.set(X86_64::RA, Some(pc));
                 Some(match pc {
                     0 => Step::Outermost,
                     _ if rule.interrupted => Step::Interrupted,
@@ -153,33 +153,33 @@ impl Orc {
             What::Registers => {
                 // Also rbp: it is one of those.
                 for (register, offset) in SAVED_REGISTERS {
-                    let value = machine.word(stack.wrapping_add(offset));
-                    machine.set(register, value);
+                    let value = frame.word(stack.wrapping_add(offset));
+                    frame.set(register, value);
                 }
-                pushed(machine, stack.wrapping_add(PUSHED), rule.interrupted)
+                pushed(frame, stack.wrapping_add(PUSHED), rule.interrupted)
             }
             // The entry code is about to save the others, and has not changed
             // them yet.
             What::Pushed => {
-                let rbp = rule.caller_rbp(machine, stack);
-                machine.set(X86_64::RBP, rbp);
-                pushed(machine, stack, rule.interrupted)
+                let rbp = rule.caller_rbp(frame, stack);
+                frame.set(X86_64::RBP, rbp);
+                pushed(frame, stack, rule.interrupted)
             }
         }
     }
 }
 
 /// Follows what the processor pushed: rip, cs, flags, rsp, ss.
-fn pushed(machine: &mut Machine<'_>, at: u64, interrupted: bool) -> Option<Step> {
+fn pushed(frame: &mut FrameRegisters<'_>, at: u64, interrupted: bool) -> Option<Step> {
     const USER: u64 = 3;
-    let pc = machine.word(at)?;
-    let code_segment = machine.word(at.wrapping_add(8))?;
+    let pc = frame.word(at)?;
+    let code_segment = frame.word(at.wrapping_add(8))?;
     if code_segment & USER != 0 {
         return Some(Step::Outermost);
     }
-    let stack = machine.word(at.wrapping_add(24))?;
-    machine.set(X86_64::RSP, Some(stack));
-    machine.set(X86_64::RA, Some(pc));
+    let stack = frame.word(at.wrapping_add(24))?;
+    frame.set(X86_64::RSP, Some(stack));
+    frame.set(X86_64::RA, Some(pc));
     Some(if interrupted {
         Step::Interrupted
     } else {
@@ -189,27 +189,27 @@ fn pushed(machine: &mut Machine<'_>, at: u64, interrupted: bool) -> Option<Step>
 
 impl Rule {
     /// Where the caller's stack ended, or where registers were saved.
-    fn stack(&self, machine: &mut Machine<'_>) -> Option<u64> {
+    fn stack(&self, frame: &mut FrameRegisters<'_>) -> Option<u64> {
         let offset = i64::from(self.offset);
         match self.base {
-            Base::Register(register) => Some(machine.get(register)?.wrapping_add_signed(offset)),
+            Base::Register(register) => Some(frame.get(register)?.wrapping_add_signed(offset)),
             Base::Behind(register) => {
-                let at = machine.get(register)?.wrapping_add_signed(offset);
-                machine.word(at)
+                let at = frame.get(register)?.wrapping_add_signed(offset);
+                frame.word(at)
             }
             Base::Top => {
-                let top = machine.get(X86_64::RSP)?;
-                Some(machine.word(top)?.wrapping_add_signed(offset))
+                let top = frame.get(X86_64::RSP)?;
+                Some(frame.word(top)?.wrapping_add_signed(offset))
             }
         }
     }
 
-    fn caller_rbp(&self, machine: &mut Machine<'_>, stack: u64) -> Option<u64> {
-        let rbp = machine.get(X86_64::RBP);
+    fn caller_rbp(&self, frame: &mut FrameRegisters<'_>, stack: u64) -> Option<u64> {
+        let rbp = frame.get(X86_64::RBP);
         match self.rbp {
             Saved::Kept => rbp,
-            Saved::FromStack(offset) => machine.word(stack.wrapping_add_signed(i64::from(offset))),
-            Saved::FromRbp(offset) => machine.word(rbp?.wrapping_add_signed(i64::from(offset))),
+            Saved::FromStack(offset) => frame.word(stack.wrapping_add_signed(i64::from(offset))),
+            Saved::FromRbp(offset) => frame.word(rbp?.wrapping_add_signed(i64::from(offset))),
         }
     }
 }

@@ -55,12 +55,12 @@ pub(super) enum Step {
 
 /// The registers of a frame, as far as they are known, and the memory they
 /// point into. Register 16 is the pc.
-pub(super) struct Machine<'m> {
+pub(super) struct FrameRegisters<'m> {
     registers: [Option<u64>; 17],
     read: &'m mut dyn FnMut(u64) -> Option<u64>,
 }
 
-impl<'m> Machine<'m> {
+impl<'m> FrameRegisters<'m> {
     pub(super) fn new(registers: &Registers, read: &'m mut dyn FnMut(u64) -> Option<u64>) -> Self {
         use Register as R;
         // DWARF numbers the first eight in an order of its own.
@@ -86,12 +86,12 @@ impl<'m> Machine<'m> {
         for (slot, register) in known.iter_mut().zip(order) {
             *slot = Some(registers.get(register));
         }
-        let mut machine = Self {
+        let mut frame = Self {
             registers: known,
             read,
         };
-        machine.set(X86_64::RA, Some(registers.rip));
-        machine
+        frame.set(X86_64::RA, Some(registers.rip));
+        frame
     }
 
     pub(super) fn get(&self, register: Reg) -> Option<u64> {

@@ -1,7 +1,7 @@
 //! Unwind tables of one file: which rules hold at an address.
 
 use super::orc::Orc;
-use super::step::{Machine, Step};
+use super::step::{FrameRegisters, Step};
 use crate::{DebugInfo, Image};
 use gimli::{
     BaseAddresses, CieOrFde, DebugFrame, EhFrame, EndianSlice, FrameDescriptionEntry, LittleEndian,
@@ -55,17 +55,17 @@ impl Tables {
     pub(super) fn step(
         &self,
         svma: u64,
-        machine: &mut Machine<'_>,
+        frame: &mut FrameRegisters<'_>,
         context: &mut UnwindContext<usize>,
     ) -> Option<Step> {
         // The only one that describes what is not written in C.
         if let Some(table) = &self.orc
-            && let Some(step) = table.step(svma, machine)
+            && let Some(step) = table.step(svma, frame)
         {
             return Some(step);
         }
         if let Some(table) = &self.eh_frame
-            && let Some(step) = table.step(svma, machine, context)
+            && let Some(step) = table.step(svma, frame, context)
         {
             return Some(step);
         }
@@ -73,17 +73,17 @@ impl Tables {
             .debug_frame
             .get_or_init(|| {
                 let data = Section::Owned(self.debug.section(".debug_frame")?);
-                let mut frame = DebugFrame::new(&data, LittleEndian);
-                frame.set_address_size(8);
-                let index = Index::of(&frame, &BaseAddresses::default());
+                let mut section = DebugFrame::new(&data, LittleEndian);
+                section.set_address_size(8);
+                let index = Index::of(&section, &BaseAddresses::default());
                 Some((data, index))
             })
             .as_ref()?;
-        let mut frame = DebugFrame::new(data, LittleEndian);
-        frame.set_address_size(8);
+        let mut section = DebugFrame::new(data, LittleEndian);
+        section.set_address_size(8);
         let bases = BaseAddresses::default();
-        let entry = index.entry(&frame, &bases, svma)?;
-        machine.step(&frame, &entry, &bases, svma, context)
+        let entry = index.entry(&section, &bases, svma)?;
+        frame.step(&section, &entry, &bases, svma, context)
     }
 }
 
@@ -118,19 +118,19 @@ impl EhTable {
     fn step(
         &self,
         svma: u64,
-        machine: &mut Machine<'_>,
+        frame: &mut FrameRegisters<'_>,
         context: &mut UnwindContext<usize>,
     ) -> Option<Step> {
-        let mut frame = EhFrame::new(&self.data, LittleEndian);
-        frame.set_address_size(8);
-        let entry = match self.by_header(&frame, svma) {
+        let mut section = EhFrame::new(&self.data, LittleEndian);
+        section.set_address_size(8);
+        let entry = match self.by_header(&section, svma) {
             Some(found) => found?,
             None => self
                 .index
-                .get_or_init(|| Index::of(&frame, &self.bases))
-                .entry(&frame, &self.bases, svma)?,
+                .get_or_init(|| Index::of(&section, &self.bases))
+                .entry(&section, &self.bases, svma)?,
         };
-        machine.step(&frame, &entry, &self.bases, svma, context)
+        frame.step(&section, &entry, &self.bases, svma, context)
     }
 
     /// What the header's search table says, if it has one.

@@ -109,7 +109,7 @@ fn check_module(image: &Image) {
             rip: at,
             ..Registers::default()
         };
-        registers.gpr[Register::Rsp as usize] = 0x10_0000 - 8 * pushed;
+        registers.set(Register::Rsp, 0x10_0000 - 8 * pushed);
         let caller = function + 100;
         let mut read = |at| (at == 0x10_0000).then_some(caller);
         let stack = unwinder.unwind(&registers, &mut read);

@@ -235,7 +235,7 @@ impl Process {
         if let Some(task) = self.tasks.get_mut(&tid)
             && task.stack == 0
         {
-            task.stack = sys::registers(tid).map_or(0, |registers| registers.gpr[4]);
+            task.stack = sys::registers(tid).map_or(0, |registers| registers.stack_pointer());
         }
     }
 
@@ -430,7 +430,7 @@ impl Process {
 
     /// The dynamic linker mapped or unmapped something. Carries out the `ret`.
     fn linker_called(&mut self, tid: Tid, registers: &Registers) -> Option<Stop> {
-        let stack = registers.gpr[4];
+        let stack = registers.stack_pointer();
         let space = self.space_of(tid)?;
         let id = space.id;
         if let Some(back) = space.word_at(stack) {

@@ -102,7 +102,7 @@ pub fn system_call(pid: Tid, tid: Tid) -> Option<Registers> {
     };
     for (register, field) in Register::SYSTEM_CALL_ARGUMENTS.into_iter().zip(fields) {
         let value = u64::from_str_radix(field.trim_start_matches("0x"), 16).ok()?;
-        registers.gpr[register as usize] = value;
+        registers.set(register, value);
     }
     Some(registers)
 }

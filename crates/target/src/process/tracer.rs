@@ -30,11 +30,11 @@ pub(super) const FRONT_DIED: i32 = 40;
 pub(super) const RUN_FIRST: i32 = -15;
 
 /// Which of the two processes this one is now.
-pub enum Side {
+pub enum Split {
     /// The one that the user started and sees.
     Front(Front),
     /// The one that traces.
-    Tracer(Tracer),
+    Tracer(Box<Tracer>),
 }
 
 /// What would be left behind by a tracer that is killed.
@@ -50,7 +50,7 @@ pub enum Guarded {
 ///
 /// # Errors
 /// When there is no room for another process.
-pub fn split(signals: Arc<Signals>, guarded: Guarded) -> io::Result<(Side, UnixStream)> {
+pub fn split(signals: Arc<Signals>, guarded: Guarded) -> io::Result<(Split, UnixStream)> {
     let ledger = Ledger::new()?;
     let (front, tracer) = UnixStream::pair()?;
     let (watched, lifeline) = UnixStream::pair()?;
@@ -80,7 +80,7 @@ pub fn split(signals: Arc<Signals>, guarded: Guarded) -> io::Result<(Side, UnixS
             endings: HashMap::new(),
             mirrors: None,
         };
-        return Ok((Side::Front(front_side), front));
+        return Ok((Split::Front(front_side), front));
     }
     drop((front, watched));
     sys::when_parent_dies(FRONT_DIED)?;
@@ -100,7 +100,7 @@ pub fn split(signals: Arc<Signals>, guarded: Guarded) -> io::Result<(Side, UnixS
         ready: mpsc::channel(),
         _signals: kept,
     };
-    Ok((Side::Tracer(side), tracer))
+    Ok((Split::Tracer(Box::new(side)), tracer))
 }
 
 /// Waits for the tracer to end. If it says no farewell, puts back everything that

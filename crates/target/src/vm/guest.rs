@@ -4,7 +4,7 @@
 use super::gdb::{Gdb, GdbError, Request, VcpuRegisters};
 use super::{KERNEL, USER_END, Vcpu, Vm};
 use redhanded_image::Image;
-use redhanded_image::kernel::Btf;
+use redhanded_image::kernel_file::Btf;
 use redhanded_model::{Avma, Context, ContextKind, Region, Svma, ThreadName};
 use std::collections::HashMap;
 use std::ops::Range;
@@ -337,7 +337,8 @@ impl Vm {
         // Stacks lie there too, and are what is accessed most.
         let on_stack = |vcpu: &Vcpu| {
             let registers = vcpu.registers.as_ref();
-            registers.is_some_and(|registers| registers.general.gpr[4] / PAGE == address / PAGE)
+            registers
+                .is_some_and(|registers| registers.general.stack_pointer() / PAGE == address / PAGE)
         };
         mapped
             && !self.vcpus.values().any(on_stack)

@@ -4,7 +4,7 @@
 use super::guest::PerCpu;
 use super::{KERNEL, Vm};
 use crate::Stop;
-use redhanded_image::kernel::unpack;
+use redhanded_image::kernel_file::unpack;
 use redhanded_image::{Image, link};
 use redhanded_model::Avma;
 use std::collections::BTreeMap;

@@ -42,7 +42,12 @@ impl Vm {
         let in_kernel = self.vcpus.values().filter(|vcpu| vcpu.sees_kernel());
         let (places, stacks): (Vec<u64>, Vec<u64>) = in_kernel
             .filter_map(|vcpu| vcpu.registers)
-            .map(|registers| (registers.general.rip, registers.general.gpr[4] & !7))
+            .map(|registers| {
+                (
+                    registers.general.rip,
+                    registers.general.stack_pointer() & !7,
+                )
+            })
             .unzip();
         let mut ranges: Vec<(u64, usize)> = stacks.iter().map(|top| (*top, STACK)).collect();
         ranges.extend(self.ends_of_list());

@@ -351,7 +351,7 @@ impl Machine for Vm {
 
 /// The part of a stack that most of what is told of it is in.
 pub(super) const fn top_of_stack(registers: &Registers) -> (u64, usize) {
-    (registers.gpr[4] & !7, STACK_READ)
+    (registers.stack_pointer() & !7, STACK_READ)
 }
 
 impl Vm {

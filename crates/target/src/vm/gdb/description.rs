@@ -199,12 +199,12 @@ impl Description {
 
 /// Where one register lies, in bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Place {
+struct RegisterSlot {
     offset: usize,
     size: usize,
 }
 
-impl Place {
+impl RegisterSlot {
     /// Its value; `None` also where the stub says that it has none.
     fn value(self, packet: &[u8]) -> Option<u64> {
         let text = packet.get(2 * self.offset..2 * (self.offset + self.size))?;
@@ -216,17 +216,17 @@ impl Place {
 /// Where the registers lie in a `g` packet.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Layout {
-    general: [Place; 16],
-    rip: Place,
-    eflags: Place,
-    cs: Option<Place>,
-    fs_base: Option<Place>,
-    gs_base: Option<Place>,
-    kernel_gs_base: Option<Place>,
-    cr0: Option<Place>,
-    cr3: Option<Place>,
-    cr4: Option<Place>,
-    efer: Option<Place>,
+    general: [RegisterSlot; 16],
+    rip: RegisterSlot,
+    eflags: RegisterSlot,
+    cs: Option<RegisterSlot>,
+    fs_base: Option<RegisterSlot>,
+    gs_base: Option<RegisterSlot>,
+    kernel_gs_base: Option<RegisterSlot>,
+    cr0: Option<RegisterSlot>,
+    cr3: Option<RegisterSlot>,
+    cr4: Option<RegisterSlot>,
+    efer: Option<RegisterSlot>,
 }
 
 /// The registers of one virtual processor. What the stub does not tell is `None`.
@@ -258,7 +258,7 @@ impl Layout {
         let mut offset = 0;
         for register in registers {
             let size = register.bits.div_ceil(8) as usize;
-            places.push((register.name.as_str(), Place { offset, size }));
+            places.push((register.name.as_str(), RegisterSlot { offset, size }));
             offset += size;
         }
         let find = |name: &str| {
@@ -270,7 +270,7 @@ impl Layout {
                 .filter(|place| sizes.contains(&place.size))
                 .ok_or(Unusable::Register(name))
         };
-        let mut general = [Place { offset: 0, size: 0 }; 16];
+        let mut general = [RegisterSlot { offset: 0, size: 0 }; 16];
         for (name, register) in GENERAL {
             general[register as usize] = sized(name, &[8])?;
         }
@@ -294,7 +294,7 @@ impl Layout {
     /// registers is missing.
     #[must_use]
     pub fn registers(&self, packet: &[u8]) -> Option<VcpuRegisters> {
-        let value = |place: Option<Place>| place?.value(packet);
+        let value = |place: Option<RegisterSlot>| place?.value(packet);
         let (fs_base, gs_base) = (value(self.fs_base), value(self.gs_base));
         let mut general = Registers {
             rip: self.rip.value(packet)?,

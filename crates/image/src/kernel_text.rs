@@ -2,7 +2,7 @@
 //! its text must not be sampled.
 
 use crate::Image;
-use crate::kernel::THIS_MODULE;
+use crate::kernel_file::THIS_MODULE;
 use crate::layout::elf_file;
 use object::elf;
 use object::read::elf::{ElfFile64, SectionHeader};

@@ -47,7 +47,7 @@ pub fn with_symbols(elf: &[u8], symbols: &[KernelSymbol]) -> Result<Vec<u8>, Ker
     let (table_name, strings_name, names_name) =
         (name(".symtab"), name(".strtab"), name(".shstrtab"));
 
-    let (table, strings, locals) = tables(symbols, &old.places);
+    let (table, strings, locals) = tables(symbols, &old.loaded);
     let strings_index = u64::from(count) - 1;
     headers.push(header(
         table_name,
@@ -75,7 +75,7 @@ pub fn with_symbols(elf: &[u8], symbols: &[KernelSymbol]) -> Result<Vec<u8>, Ker
 struct Sections<'d> {
     headers: Vec<[u8; SECTION_HEADER]>,
     /// Where each loaded one is in memory.
-    places: Vec<Place>,
+    loaded: Vec<LoadedSection>,
     names: &'d [u8],
     names_index: u16,
     /// Where the last byte is that a header tells of. What follows (the kernel
@@ -83,7 +83,7 @@ struct Sections<'d> {
     end: usize,
 }
 
-struct Place {
+struct LoadedSection {
     number: u16,
     range: Range<u64>,
     code: bool,
@@ -102,7 +102,7 @@ impl<'d> Sections<'d> {
             end = end.max(start.saturating_add(size));
         }
         let table = file.elf_section_table();
-        let (mut headers, mut places) = (Vec::new(), Vec::new());
+        let (mut headers, mut loaded) = (Vec::new(), Vec::new());
         for (number, section) in table.iter().enumerate() {
             headers.push(
                 <[u8; SECTION_HEADER]>::try_from(object::pod::bytes_of(section))
@@ -116,14 +116,14 @@ impl<'d> Sections<'d> {
                 && let Ok(number) = u16::try_from(number)
             {
                 let start = section.sh_addr(endian);
-                places.push(Place {
+                loaded.push(LoadedSection {
                     number,
                     range: start..start.saturating_add(section.sh_size(endian)),
                     code: is_code(flags),
                 });
             }
         }
-        places.sort_by_key(|place| place.range.start);
+        loaded.sort_by_key(|section| section.range.start);
         let index = header.shstrndx(endian, data)?;
         let names = match table.section(object::SectionIndex(usize::try_from(index).unwrap_or(0))) {
             Ok(section) if index != 0 => section.data(endian, data)?,
@@ -132,7 +132,7 @@ impl<'d> Sections<'d> {
         Ok(Self {
             names_index: u16::try_from(index).unwrap_or(0).max(1),
             headers,
-            places,
+            loaded,
             names,
             end: usize::try_from(end).unwrap_or(usize::MAX).min(data.len()),
         })
@@ -140,7 +140,7 @@ impl<'d> Sections<'d> {
 }
 
 /// The symbol table, its strings, and the number of the first global symbol.
-fn tables(symbols: &[KernelSymbol], places: &[Place]) -> (Vec<u8>, Vec<u8>, u64) {
+fn tables(symbols: &[KernelSymbol], loaded: &[LoadedSection]) -> (Vec<u8>, Vec<u8>, u64) {
     let mut sorted: Vec<&KernelSymbol> = symbols.iter().collect();
     sorted.sort_by_key(|symbol| symbol.address);
     let (mut local, mut global) = (vec![0; SYMBOL], Vec::new());
@@ -155,8 +155,8 @@ fn tables(symbols: &[KernelSymbol], places: &[Place]) -> (Vec<u8>, Vec<u8>, u64)
             strings.extend(symbol.name.bytes().filter(|byte| *byte != 0));
             strings.push(0);
             let is_local = symbol.kind.is_ascii_lowercase();
-            let place = place_at(places, symbol.address);
-            let (kind, size) = describe(symbol, place, group.len() > 1, next);
+            let section = section_at(loaded, symbol.address);
+            let (kind, size) = describe(symbol, section, group.len() > 1, next);
             let bind = match symbol.kind {
                 'W' | 'V' => elf::STB_WEAK,
                 _ if is_local => elf::STB_LOCAL,
@@ -166,8 +166,8 @@ fn tables(symbols: &[KernelSymbol], places: &[Place]) -> (Vec<u8>, Vec<u8>, u64)
             entry.extend(name.to_le_bytes());
             entry.extend([bind << 4 | kind, 0]);
             entry.extend(
-                place
-                    .map_or(elf::SHN_ABS, |place| place.number)
+                section
+                    .map_or(elf::SHN_ABS, |section| section.number)
                     .to_le_bytes(),
             );
             entry.extend(symbol.address.to_le_bytes());
@@ -183,19 +183,19 @@ fn tables(symbols: &[KernelSymbol], places: &[Place]) -> (Vec<u8>, Vec<u8>, u64)
 /// The type and size of a symbol.
 fn describe(
     symbol: &KernelSymbol,
-    place: Option<&Place>,
+    section: Option<&LoadedSection>,
     shared: bool,
     next: Option<u64>,
 ) -> (u8, u64) {
-    let Some(place) = place else {
+    let Some(section) = section else {
         return (elf::STT_NOTYPE, 0);
     };
     if is_boundary(&symbol.name, shared) {
         return (elf::STT_NOTYPE, 0);
     }
-    let end = next.unwrap_or(u64::MAX).min(place.range.end);
+    let end = next.unwrap_or(u64::MAX).min(section.range.end);
     let size = end.saturating_sub(symbol.address);
-    if place.code {
+    if section.code {
         (elf::STT_FUNC, size)
     } else {
         (elf::STT_OBJECT, size)
@@ -221,14 +221,14 @@ fn is_boundary(name: &str, shared: bool) -> bool {
 }
 
 /// The section that `address` lies in, or ends.
-fn place_at(places: &[Place], address: u64) -> Option<&Place> {
-    let after = places.partition_point(|place| place.range.start <= address);
-    places
+fn section_at(loaded: &[LoadedSection], address: u64) -> Option<&LoadedSection> {
+    let after = loaded.partition_point(|section| section.range.start <= address);
+    loaded
         .get(..after)?
         .iter()
         .rev()
         .take(3)
-        .find(|place| address < place.range.end)
+        .find(|section| address < section.range.end)
 }
 
 /// Appends a table, aligned; where it is.

@@ -6,7 +6,7 @@ use redhanded_model::AccessKind;
 
 /// What the text at a place says, whatever instruction asks.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) enum Verdict {
+pub(super) enum Marking {
     /// Everything accessed there synchronises.
     Marked(String),
     /// What is accessed by builtins does.
@@ -32,7 +32,7 @@ pub(super) struct Call {
     inside: Vec<String>,
     outside: Vec<String>,
     /// What holds for accesses that are none of theirs.
-    pub(super) otherwise: Box<Verdict>,
+    pub(super) otherwise: Box<Marking>,
 }
 
 impl Call {
@@ -58,7 +58,7 @@ impl Call {
                         writes: false,
                         inside: Vec::new(),
                         outside: Vec::new(),
-                        otherwise: Box::new(Verdict::Unknown),
+                        otherwise: Box::new(Marking::Unknown),
                     });
                     call.reads |= reads;
                     call.writes |= writes;
