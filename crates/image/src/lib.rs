@@ -1,10 +1,9 @@
-//! A file becomes facts: ELF, DWARF, unwind tables and instructions turned into
-//! functions, sites, source lines, inlined frames, variables and fields.
+//! Reads a program's files: ELF, DWARF, unwind tables and instructions become functions,
+//! sites, source lines, inlined frames, variables and fields.
 //!
-//! Takes paths and bytes, gives facts about a *file*; never sees a live target.
-//! What it is asked about a running program it answers from the file alone, in
-//! [`Svma`](redhanded_model::Svma)s. Everything expensive is done on first use.
-//! Foreign bytes never make it panic: what cannot be parsed is an error or a
+//! The crate takes paths and bytes and returns facts about a *file*. It never sees a live
+//! target, and all its addresses are [`Svma`](redhanded_model::Svma)s. Expensive work is done
+//! on first use. Untrusted bytes never make it panic: what cannot be parsed is an error or a
 //! counted omission.
 
 mod code;

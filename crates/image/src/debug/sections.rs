@@ -1,5 +1,5 @@
-//! The DWARF sections of a mapped file, and what is parsed from them, in one
-//! value that owns both.
+//! The DWARF sections of a mapped file together with what is parsed from them, in one value
+//! that owns both.
 
 use super::locate::Located;
 use super::program::Program;
@@ -13,10 +13,10 @@ use std::sync::Arc;
 
 pub(super) type Slice<'d> = EndianSlice<'d, LittleEndian>;
 
-/// No section is inflated beyond this: more is damage or malice.
+/// No section is decompressed beyond this size: more means damage or malice.
 const MAX_INFLATED: u64 = 1 << 32;
 
-/// The bytes of all DWARF sections: those of the mapping, or inflated ones.
+/// The bytes of all DWARF sections, mapped or decompressed.
 pub(super) struct Sections {
     file: Arc<Mmap>,
     places: BTreeMap<&'static str, SectionBytes>,
@@ -95,8 +95,8 @@ fn section_bytes(object: &object::File<'_>, name: &str) -> Option<SectionBytes> 
         let end = start.checked_add(usize::try_from(len).ok()?)?;
         return Some(SectionBytes::Mapped(start, end));
     }
-    // zlib cannot do better than about 1:1032; a header that claims more would
-    // only make us reserve memory.
+    // zlib compresses by a factor of at most 1032. A header that claims more would only
+    // make us allocate memory.
     let plausible = match compressed.format {
         CompressionFormat::Zlib => (compressed.data.len() as u64).saturating_mul(1100),
         _ => MAX_INFLATED,
@@ -110,7 +110,7 @@ fn section_bytes(object: &object::File<'_>, name: &str) -> Option<SectionBytes> 
 }
 
 self_cell!(
-    /// The sections with everything that was parsed from them so far.
+    /// The sections, and everything parsed from them so far.
     pub(super) struct Loaded {
         owner: Sections,
         #[not_covariant]
@@ -126,7 +126,7 @@ impl Loaded {
         }))
     }
 
-    /// Asks something of the parsed program.
+    /// Answers a question about the parsed program.
     pub(super) fn ask<T>(&self, question: impl FnOnce(&Program<'_>) -> T) -> T {
         self.with_dependent(|_, program| question(program))
     }

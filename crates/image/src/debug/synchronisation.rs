@@ -1,16 +1,16 @@
-//! Does an access synchronise by what its source says?
+//! Decides from the source whether an access synchronises.
 //!
-//! An atomic load or store is a plain move in the binary. What shows it, from
-//! the most to the least certain:
-//! - the library function it is in, inlined or not (`std::atomic`,
+//! An atomic load or store is a plain move in the binary. What reveals it, from the most to
+//! the least certain:
+//! - the library function that contains it, inlined or not (`std::atomic`,
 //!   `core::sync::atomic`, `read_volatile`; in a kernel those of `linux.rs`);
 //! - the type of the variable at a fixed address;
 //! - the statement at its line: a builtin, a `volatile` cast, a macro that
 //!   expands to one, `#pragma omp atomic`;
-//! - names in that statement which the unit declares volatile or atomic.
+//! - names in that statement that the unit declares as volatile or atomic.
 //!
-//! Where the source shows nothing of the kind it is plain. Where there is no
-//! source, or it may speak of something else, nothing is known.
+//! If the source shows none of these, the access is plain. Without source, or if the source
+//! may mean something else, the answer is unknown.
 
 use super::Inner;
 use super::identifiers::{Declared, Identifiers, Names};
@@ -31,24 +31,24 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
-/// How deep macros are followed into macros.
+/// How deep nested macros are followed.
 const MAX_EXPANSION: usize = 4;
 
-/// How many folders of a path are looked at.
+/// How many folders of a path are tried.
 const MAX_FOLDERS: usize = 64;
 
 /// What the source says about the access of one instruction.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum SourceSync {
-    /// It is an atomic or volatile access, as these words show.
+    /// It is an atomic or volatile access, because of these words.
     Marked(String),
     /// It is neither.
     Plain,
-    /// There is no source at hand, or it cannot be told from it.
+    /// There is no source, or it does not tell.
     Unknown,
 }
 
-/// What was worked out so far.
+/// The answers so far.
 #[derive(Default)]
 pub(super) struct Judge {
     /// Trees of sources.
@@ -59,20 +59,20 @@ pub(super) struct Judge {
     markings: Mutex<HashMap<SourcePosition, Option<Judged>>>,
 }
 
-/// The unit of a place, and what each of the statements there says.
+/// The unit of a position, and what each of the statements there says.
 type Judged = (u32, Vec<Marking>);
 
-/// What the rules need to know of one unit.
+/// What the rules need to know about a unit.
 struct UnitNames {
     files: Vec<PathBuf>,
-    /// Before DWARF 5, C's `_Atomic` is in no type.
+    /// Whether its types omit C's `_Atomic`, as before DWARF 5.
     omits_atomic: bool,
     identifiers: Identifiers,
     macros: Mutex<HashMap<String, bool>>,
     functions: Mutex<HashMap<UnitOffset, Arc<Names>>>,
 }
 
-/// A position in the source, and the function whose names hold there.
+/// A position in the source, and the function whose names are in scope there.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 struct SourcePosition {
     function: Option<UnitOffset>,
@@ -96,7 +96,7 @@ impl Inner {
             })
         });
         match told {
-            // Its symbol shows a guard where nothing else is known.
+            // Without debug information, the symbol still reveals a guard.
             None if self.accesses_guard(svma) => SourceSync::Marked("guard of a static".to_owned()),
             told => told.unwrap_or(SourceSync::Unknown),
         }
@@ -138,11 +138,10 @@ impl Inner {
                     break;
                 }
             }
-            // Merged code has no place, and no frame to show what it was.
+            // Merged code has no position, and no frame that tells what it was.
             let place = place?;
             match spelling? {
-                // In Rust only functions synchronise, and none is among the
-                // frames.
+                // In Rust only functions synchronise, and none of them is among the frames.
                 Spelling::Rust => Some(Frames::Settled(SourceSync::Plain)),
                 Spelling::C | Spelling::Cpp => Some(Frames::At(place)),
             }
@@ -157,7 +156,7 @@ impl Inner {
     ) -> Option<SourceSync> {
         let (unit, markings) = self.judge.markings(place, |place| {
             let unit = program.unit_at(svma)?;
-            // What is neither C nor C++ is not read.
+            // Only C and C++ sources are read.
             program.unit_spelling(unit)?;
             let markings = self.judge.judge_text(program, unit, place, self.built());
             Some((unit, markings))
@@ -167,7 +166,7 @@ impl Inner {
         let mut answers = markings
             .into_iter()
             .map(|marking| self.answer(marking, access, fixed.as_ref()));
-        // Where the place names several statements, they must agree.
+        // If there are several statements at the position, they must agree.
         let first = answers.next()?;
         let same =
             |other: SourceSync| std::mem::discriminant(&other) == std::mem::discriminant(&first);
@@ -192,7 +191,7 @@ impl Inner {
             }
             marking => marking,
         };
-        // The variable at a fixed address is certain where names are not.
+        // A variable at a fixed address is certain; names are not.
         match (fixed, marking) {
             (
                 Some(Fixed {
@@ -202,10 +201,10 @@ impl Inner {
                 }),
                 _,
             ) => SourceSync::Marked(format!("{part} is {}", adjective(*how))),
-            // A member of it may be `_Atomic` where types do not say so.
+            // A member may be `_Atomic` although the types do not say so.
             (Some(_), Marking::Plain | Marking::Mixed(_)) => SourceSync::Plain,
             (_, Marking::Marked(how) | Marking::Declared(how)) => SourceSync::Marked(how),
-            // This one has no fixed address, so it is none of the globals.
+            // This access has no fixed address, so it is not to one of the globals.
             (None, Marking::Mixed(Some(how))) if self.program => SourceSync::Marked(how),
             (_, Marking::Plain) => SourceSync::Plain,
             (_, Marking::Mixed(_) | Marking::Called(_) | Marking::Unknown) => SourceSync::Unknown,
@@ -217,7 +216,7 @@ impl Inner {
         instruction.accesses().first().copied()
     }
 
-    /// The variable which an access names by its address.
+    /// The variable at the constant address of an access.
     fn fixed_variable(
         self: &Arc<Self>,
         program: &Program<'_>,
@@ -252,10 +251,10 @@ impl Inner {
     }
 }
 
-/// A variable at an address which an instruction states.
+/// A variable whose address is a constant in an instruction.
 struct Fixed {
     name: String,
-    /// The name with the path to the accessed part.
+    /// Its name, with the path to the accessed part.
     part: String,
     how: Option<How>,
 }
@@ -291,7 +290,7 @@ impl Judge {
         judged
     }
 
-    /// What each of the statements at a place says.
+    /// What each of the statements at a position says.
     fn judge_text(
         &self,
         program: &Program<'_>,
@@ -340,8 +339,7 @@ impl Judge {
         place: &SourcePosition,
         statement: &Statement<'_>,
     ) -> Marking {
-        // Optimisation at link time puts code and declarations into different
-        // units.
+        // Link-time optimisation puts code and declarations into different units.
         let function = place.function.map(|offset| Die::new(unit, offset));
         let declared = function.and_then(|function| program.declaring_unit(function));
         let names = self.unit(program, declared.unwrap_or(unit));
@@ -391,12 +389,12 @@ impl Judge {
         names
     }
 
-    /// Whether a macro of the unit's files expands to a marking word.
+    /// Whether a macro in the unit's files expands to a marking word.
     fn is_marking_macro(&self, unit: &UnitNames, name: &str, depth: usize) -> bool {
         if let Some(known) = lock(&unit.macros).get(name) {
             return *known;
         }
-        // Until it is known: a macro that leads back to itself adds nothing.
+        // Preliminary answer, so that a recursive macro ends: it adds nothing.
         lock(&unit.macros).insert(name.to_owned(), false);
         let marks = unit
             .files
@@ -409,7 +407,7 @@ impl Judge {
                     before.is_some_and(|word| words::is_assembly(word))
                 };
                 body.iter().enumerate().any(|(at, word)| {
-                    // Volatile assembly is assembly that is not optimised away.
+                    // Volatile assembly only means that it is not optimised away.
                     (words::marks(word) && !assembly(at))
                         || (depth > 1 && self.is_marking_macro(unit, word, depth - 1))
                 })
@@ -439,10 +437,9 @@ impl Judge {
 }
 
 impl Judge {
-    /// Where the trees may have a file that the debug information names by
-    /// another machine's path: what it ends with, the longest first. A name
-    /// alone, without a folder, could be any file's; the tree's own name is a
-    /// folder, too.
+    /// Where in the source trees a file may be that the debug information names by a path of
+    /// another machine: the path's tails, longest first. A bare file name could be any file,
+    /// so a folder is required; the name of the tree counts as one.
     fn in_trees(&self, path: &Path) -> impl Iterator<Item = PathBuf> {
         let parts: Vec<&OsStr> = path
             .components()
@@ -469,7 +466,7 @@ impl Judge {
     }
 }
 
-/// Whether many projects have a folder of this name.
+/// Whether many projects have a folder with this name.
 fn says_nothing(folder: &OsStr) -> bool {
     ["src", "source", "sources", "lib", "include"]
         .iter()
@@ -489,8 +486,8 @@ impl UnitNames {
         names
     }
 
-    /// Judges by the names in a statement: those declared volatile or atomic
-    /// against every other access to memory that may be meant.
+    /// Judges by the names in a statement: those declared volatile or atomic against all
+    /// others that may access memory.
     fn judge(
         &self,
         locals: &Names,
@@ -534,9 +531,9 @@ impl UnitNames {
                 declared.get_or_insert_with(|| format!("{name} is {}", adjective(how)));
                 continue;
             }
-            // A member is accessed where it stands; a variable only where it is
-            // followed, since locals are in registers or on the stack. What a
-            // following member says is said there.
+            // A member is an access by itself. A variable is one only if it is dereferenced,
+            // because locals are in registers or on the stack. A member that follows is
+            // judged on its own.
             if known.plain.is_some() {
                 plain |= is_member || (dereferenced && after != Some("->"));
                 plain_global |= !is_member && local.is_none() && after != Some(".");
@@ -561,7 +558,7 @@ const fn adjective(how: How) -> &'static str {
 }
 
 fn read(path: &Path) -> Option<String> {
-    // Relative names would be looked up in our folder, not in the compiler's.
+    // A relative name would be resolved in our folder, not in the compiler's.
     if !path.is_absolute() {
         return None;
     }

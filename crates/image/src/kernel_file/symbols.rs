@@ -1,8 +1,9 @@
-//! Symbols put where tools look for them.
+//! Adds a symbol table to a kernel.
 //!
-//! The kernel in a vmlinuz has sections but no symbol table. This adds one, made
-//! of what kallsyms tells: addresses, kinds and names. It does not tell sizes; a
-//! symbol is taken to go on until the next.
+//! The kernel in a vmlinuz has sections but no symbol table. This one is made from kallsyms,
+//! which has addresses, kinds and names. It has no sizes, so a symbol is assumed to extend to
+//! the next. The tables are appended to the file and its bytes stay where they are: writing
+//! it anew with `object` would mean to copy all headers one by one.
 
 use super::{KernelFileError, KernelSymbol};
 use crate::layout::is_code;
@@ -17,7 +18,7 @@ const SYMBOL: usize = 24;
 /// already is returned as it is.
 ///
 /// # Errors
-/// When the file's headers do not hold together.
+/// If the file's headers are inconsistent.
 pub fn with_symbols(elf: &[u8], symbols: &[KernelSymbol]) -> Result<Vec<u8>, KernelFileError> {
     let wrong = |why: object::Error| KernelFileError::malformed("ELF image", why);
     let file = ElfFile64::<Endianness>::parse(elf).map_err(wrong)?;
@@ -33,7 +34,7 @@ pub fn with_symbols(elf: &[u8], symbols: &[KernelSymbol]) -> Result<Vec<u8>, Ker
         _ => return Err(KernelFileError::malformed("ELF image", "too many sections")),
     };
     if headers.is_empty() {
-        // Number 0 is nobody's; the names of sections are number 1.
+        // Number 0 is reserved; the section names are number 1.
         headers.resize(2, [0; SECTION_HEADER]);
     }
 
@@ -71,15 +72,15 @@ pub fn with_symbols(elf: &[u8], symbols: &[KernelSymbol]) -> Result<Vec<u8>, Ker
     Ok(out)
 }
 
-/// What there is already.
+/// The sections that the file has already.
 struct Sections<'d> {
     headers: Vec<[u8; SECTION_HEADER]>,
-    /// Where each loaded one is in memory.
+    /// Those that are in memory, by address.
     loaded: Vec<LoadedSection>,
     names: &'d [u8],
     names_index: u16,
-    /// Where the last byte is that a header tells of. What follows (the kernel
-    /// is followed by a list of its relocations) is no part of the file.
+    /// The end of the last byte that a header refers to. What follows is not part of the
+    /// ELF file: a kernel is followed by its relocations.
     end: usize,
 }
 
@@ -146,7 +147,7 @@ fn tables(symbols: &[KernelSymbol], loaded: &[LoadedSection]) -> (Vec<u8>, Vec<u
     let (mut local, mut global) = (vec![0; SYMBOL], Vec::new());
     let mut strings = vec![0];
     let mut next = None;
-    // From the last to the first, so that the next address is known.
+    // Backwards, so that the next address is known.
     for group in sorted.chunk_by(|a, b| a.address == b.address).rev() {
         for symbol in group {
             let Ok(name) = u32::try_from(strings.len()) else {
@@ -202,9 +203,8 @@ fn describe(
     }
 }
 
-/// Whether a name is that of the start or end of a range and of nothing in it.
-/// Functions may be called so, too: where nothing else is at the address, only
-/// the linker's own names are taken for such.
+/// Whether a symbol marks the start or end of a range. Functions may have such names, too:
+/// if no other symbol is at the address, only names from the linker script count.
 fn is_boundary(name: &str, shared: bool) -> bool {
     let edge = |name: &str| {
         ["_start", "_end", "_begin"]
@@ -220,7 +220,7 @@ fn is_boundary(name: &str, shared: bool) -> bool {
     }
 }
 
-/// The section that `address` lies in, or ends.
+/// The section that contains `address`.
 fn section_at(loaded: &[LoadedSection], address: u64) -> Option<&LoadedSection> {
     let after = loaded.partition_point(|section| section.range.start <= address);
     loaded
@@ -231,7 +231,7 @@ fn section_at(loaded: &[LoadedSection], address: u64) -> Option<&LoadedSection> 
         .find(|section| address < section.range.end)
 }
 
-/// Appends a table, aligned; where it is.
+/// Appends an aligned table, and returns its range.
 fn append(out: &mut Vec<u8>, table: &[u8]) -> Range<usize> {
     out.resize(out.len().next_multiple_of(8), 0);
     let start = out.len();
@@ -239,7 +239,7 @@ fn append(out: &mut Vec<u8>, table: &[u8]) -> Range<usize> {
     start..out.len()
 }
 
-/// The header of a section that is not loaded; `link` is its two references.
+/// The header of a section that is not loaded; `link` is its `sh_link` and `sh_info`.
 fn header(
     name: u64,
     kind: u32,

@@ -1,4 +1,4 @@
-//! Writing the linked file.
+//! Writes the linked file.
 
 use super::{LinkError, MAX_BYTES};
 use object::write::StringId;
@@ -6,10 +6,10 @@ use object::write::elf::{FileHeader, ProgramHeader, SectionHeader, Sym, Writer};
 use object::{Endianness, elf};
 use std::collections::HashMap;
 
-/// What is in a section.
+/// The contents of a section.
 pub(super) enum Content {
     Bytes(Vec<u8>),
-    /// Nothing that a file has: zeros at first.
+    /// Zeros, which are not in the file.
     Zeros,
 }
 
@@ -17,15 +17,15 @@ pub(super) enum Content {
 pub(super) struct Section<'a> {
     pub name: &'a str,
     pub kind: u32,
-    /// Whether it is in memory; it gets a segment then.
+    /// Whether it is in memory, and so in a segment.
     pub loaded: bool,
     pub writable: bool,
     pub executable: bool,
     pub address: u64,
-    /// In memory; that of the contents, where there are any, goes before.
+    /// The size in memory if there are no bytes.
     pub size: u64,
     pub content: Content,
-    /// Its number in the object file, by which symbols refer to it.
+    /// Its number in the object file, which symbols refer to.
     pub number: Option<usize>,
 }
 
@@ -46,15 +46,15 @@ pub(super) struct Output<'a> {
     pub symbols: Vec<Symbol<'a>>,
 }
 
-/// Where segments, and sections outside of them, begin in the file.
+/// The alignment of segments, and of sections outside of them, in the file.
 const ALIGNMENT: usize = 16;
 
-/// A segment is not interrupted by a gap up to this: sections are aligned.
+/// Gaps up to this size, which come from alignment, do not end a segment.
 const MAX_GAP: u64 = 4096;
 
-/// Loaded sections that follow each other and allow the same.
+/// Consecutive loaded sections with the same permissions.
 struct Segment<'a> {
-    /// Each with its place in the output.
+    /// Each with its index in the output.
     sections: Vec<(usize, &'a Section<'a>)>,
     address: u64,
     offset: usize,
@@ -141,7 +141,7 @@ impl Output<'_> {
         let mut file = Writer::new(Endianness::Little, true, &mut bytes);
         file.reserve_file_header();
         file.reserve_program_headers(u32::try_from(segments.len()).unwrap_or(u32::MAX));
-        // In the order of the file: what is loaded, then the rest.
+        // In file order: first what is loaded, then the rest.
         let mut placed: Vec<(usize, usize, &Section<'_>)> = Vec::new();
         for segment in &mut segments {
             segment.offset = file.reserve(0, ALIGNMENT);
@@ -206,7 +206,7 @@ impl Output<'_> {
         let header = FileHeader {
             os_abi: 0,
             abi_version: 0,
-            // It is made for the very addresses it states.
+            // It is made for exactly these addresses.
             e_type: elf::ET_EXEC,
             e_machine: elf::EM_X86_64,
             e_entry: 0,
@@ -238,7 +238,7 @@ impl Output<'_> {
         Ok(bytes)
     }
 
-    /// Groups the sections that are mapped, by address.
+    /// Groups the mapped sections into segments, by address.
     fn segments(&self) -> Vec<Segment<'_>> {
         let sections = self.sections.iter().enumerate();
         let mut mapped: Vec<_> = sections.filter(|(_, s)| s.is_mapped()).collect();
@@ -249,8 +249,7 @@ impl Output<'_> {
             let end = section.address.saturating_add(section.mem_size());
             let reach = |last: &Segment<'_>| last.address.saturating_add(last.mem_size);
             match segments.last_mut() {
-                // What is not in the file can only end a segment: it is given one
-                // of its own.
+                // Zeros can only be at the end of a segment, so they get their own.
                 Some(last)
                     if !section.bytes().is_empty()
                         && last.file_size > 0

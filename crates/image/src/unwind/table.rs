@@ -1,4 +1,4 @@
-//! Unwind tables of one file: which rules hold at an address.
+//! The unwind tables of a file, and the rules that they have for an address.
 
 use super::orc::Orc;
 use super::step::{FrameRegisters, Step};
@@ -14,7 +14,7 @@ use std::sync::{Arc, OnceLock};
 
 pub(super) type Slice<'d> = EndianSlice<'d, LittleEndian>;
 
-/// The tables of one file, by stated addresses.
+/// The tables of a file, by file addresses.
 pub(super) struct Tables {
     orc: Option<Arc<Orc>>,
     eh_frame: Option<EhTable>,
@@ -25,14 +25,14 @@ pub(super) struct Tables {
 struct EhTable {
     start: u64,
     data: Section,
-    /// The header, and where it is.
+    /// The header and its address.
     header: Option<(u64, Section)>,
     bases: BaseAddresses,
-    /// Made where no header has a search table.
+    /// Built if the header has no search table.
     index: OnceLock<Index>,
 }
 
-/// The ranges of entries with where each is in its section, sorted.
+/// The sorted ranges of all entries, with their offsets in the section.
 struct Index(Vec<(Range<u64>, usize)>);
 
 impl Tables {
@@ -45,20 +45,19 @@ impl Tables {
         }
     }
 
-    /// Whether it has a kernel's table.
+    /// Whether there is a kernel's table.
     pub(super) const fn is_kernel(&self) -> bool {
         self.orc.is_some()
     }
 
-    /// Goes from the frame at `svma` to its caller's; `None` where no table
-    /// covers it.
+    /// Steps from the frame at `svma` to its caller's; `None` if no table covers it.
     pub(super) fn step(
         &self,
         svma: u64,
         frame: &mut FrameRegisters<'_>,
         context: &mut UnwindContext<usize>,
     ) -> Option<Step> {
-        // The only one that describes what is not written in C.
+        // Only this one covers code that is not written in C.
         if let Some(table) = &self.orc
             && let Some(step) = table.step(svma, frame)
         {
@@ -133,7 +132,7 @@ impl EhTable {
         frame.step(&section, &entry, &self.bases, svma, context)
     }
 
-    /// What the header's search table says, if it has one.
+    /// Looks in the header's search table, if there is one.
     fn by_header<'d>(
         &self,
         frame: &EhFrame<Slice<'d>>,
@@ -159,8 +158,8 @@ impl EhTable {
     }
 }
 
-/// The rows of a header's search table, in the one encoding that linkers use:
-/// sorted pairs of four-byte numbers, relative to the header.
+/// The rows of a header's search table, in the only encoding that linkers use: sorted pairs
+/// of four-byte numbers, relative to the header.
 fn search_table(header: &[u8]) -> Option<&[[u8; 8]]> {
     const VERSION: u8 = 1;
     let &[VERSION, pointer, count, table, ..] = header else {
@@ -182,7 +181,7 @@ impl Index {
     fn of<'d, S: UnwindSection<Slice<'d>>>(section: &S, bases: &BaseAddresses) -> Self {
         let mut ranges = Vec::new();
         let mut entries = section.entries(bases);
-        // The iterator ends at the first entry that does not hold together.
+        // The iterator ends at the first inconsistent entry.
         while let Ok(Some(entry)) = entries.next() {
             if let CieOrFde::Fde(partial) = entry
                 && let Ok(entry) = partial.parse(S::cie_from_offset)
@@ -215,7 +214,7 @@ impl Index {
     }
 }
 
-/// The bytes of a section, kept alive by themselves.
+/// The bytes of a section, which they keep alive.
 #[derive(Debug)]
 pub(super) enum Section {
     Mapped(Arc<Mmap>, Range<usize>),
