@@ -9,7 +9,7 @@ use crate::observe::{Observation, Subject, observe};
 use crate::screen;
 use redhanded_detect::{Budget, Options, Start};
 use redhanded_guest::{Address, KernelFiles};
-use redhanded_image::kernel::{KernelFileError, prepare};
+use redhanded_image::kernel_file::{KernelFileError, prepare};
 use redhanded_model::Delays;
 use redhanded_provision::{Added, VmOptions, cache_folder, host_kernel, provide_tools};
 use redhanded_target::{Signals, TargetError};

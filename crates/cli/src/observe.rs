@@ -8,9 +8,9 @@ use crate::kernel::{self, KernelSubject};
 use crate::tracing;
 use redhanded_detect::{Collision, Finding, Folded, Folder, Options, Outcome, name_crash};
 use redhanded_guest::rescue;
-use redhanded_image::Image;
+use redhanded_image::{Image, SiteCache};
 use redhanded_model::{Class, Counts, Crash, Race, Report, Run, Unseen};
-use redhanded_process::{Front, Guarded, Program, Settings, Side, split};
+use redhanded_process::{Front, Guarded, Program, Settings, Split, split};
 use redhanded_provision::VirtualMachine;
 use redhanded_report::{Progress, Shown, SourceFiles, Tally, Terminal};
 use redhanded_session::{Finished, Header, Heard, Listener, LogFile, Mapped, Record, tell_place};
@@ -79,9 +79,9 @@ pub struct Display {
 
 impl Display {
     /// Indexes an image, with a progress bar if it takes a while.
-    pub fn index(&self, image: &Image) {
+    pub fn index(&self, image: &Image, cache: Option<&SiteCache>) {
         self.progress
-            .suspend(|| crate::sites::index(image, self.indexing));
+            .suspend(|| crate::sites::index(image, cache, self.indexing));
     }
 }
 
@@ -114,13 +114,13 @@ pub fn observe(mut observation: Observation, display: &Display) -> Result<Observ
     };
     let (side, stream) = split(Arc::clone(&observation.signals), guarded).map_err(refused)?;
     match side {
-        Side::Tracer(tracer) => {
+        Split::Tracer(tracer) => {
             let trace = || tracing::trace(&observation, &tracer, stream);
             let ended = catch_unwind(AssertUnwindSafe(trace)).map(|()| tracer.farewell());
             // The end of this process lets go of everything that is still traced.
             std::process::exit(if ended.is_ok() { 0 } else { FAILED.into() })
         }
-        Side::Front(front) => {
+        Split::Front(front) => {
             let machine = match &observation.subject {
                 Subject::Kernel(kernel) => {
                     let (place, machine) =

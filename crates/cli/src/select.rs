@@ -3,9 +3,11 @@
 use crate::arguments::Select;
 use crate::exit::Failure;
 use crate::observe::Display;
-use redhanded_image::{DebugSearch, Image, Selected, Selection, SourceFacts, SourceSync};
-use redhanded_model::{Excluded, Svma};
-use redhanded_target::images::{self, Images, Weighted};
+use redhanded_image::{
+    DebugSearch, Image, Selected, Selection, SiteCache, SourceFacts, SourceSync, user_cache,
+};
+use redhanded_model::{Excluded, Site, Svma};
+use redhanded_target::images::Images;
 use std::sync::Arc;
 
 /// Up to this many sites each is asked whether its source calls it atomic; in a
@@ -44,6 +46,12 @@ pub fn search(arguments: &Select) -> Result<DebugSearch, Failure> {
     })
 }
 
+/// The sites that were found in files in earlier runs. It only saves time: where there is
+/// no place for it, everything is found anew.
+pub fn cache() -> Option<SiteCache> {
+    SiteCache::open(&user_cache("index")?).ok()
+}
+
 /// A store of images whose sites are picked by the user's globs.
 pub fn images(arguments: &Select, display: &Arc<Display>) -> Result<Arc<Images>, Failure> {
     let selection = selection(arguments)?;
@@ -54,30 +62,20 @@ pub fn images(arguments: &Select, display: &Arc<Display>) -> Result<Arc<Images>,
         "not selected by --module"
     };
     let search = search(arguments)?;
+    let cache = cache();
     Ok(Arc::new(Images::new(search, move |image| {
         if !selection.takes_module(image) {
-            return images::Selected {
-                sites: Vec::new(),
+            return Selected {
                 why_none: Some(left_out.to_owned()),
+                ..Selected::default()
             };
         }
-        display.index(image);
-        let selected = sites(&selection, image);
-        let why_none = selected
-            .sites
-            .is_empty()
-            .then(|| "has no sites that may be sampled".to_owned());
-        images::Selected {
-            sites: selected
-                .sites
-                .iter()
-                .map(|site| Weighted {
-                    site: *site,
-                    weight: selected.weight(site),
-                })
-                .collect(),
-            why_none,
+        display.index(image, cache.as_ref());
+        let mut selected = sites(&selection, image);
+        if selected.sites.is_empty() {
+            selected.why_none = Some("has no sites that may be sampled".to_owned());
         }
+        selected
     })))
 }
 
@@ -91,15 +89,14 @@ pub fn sites(selection: &Selection, image: &Image) -> Selected {
     };
     let mut selected = selection.select(image, &facts);
     if debug.available() && selected.sites.len() <= MOST_ASKED {
-        let mut sites = std::mem::take(&mut selected.sites);
-        sites.retain(|site| match marked(image, site.svma) {
+        let is_plain = |site: &&Site| match marked(image, site.svma) {
             Some(reason) => {
                 selected.excluded.add(reason);
                 false
             }
             None => true,
-        });
-        selected.sites = sites;
+        };
+        selected.sites = Arc::new(selected.sites.iter().filter(is_plain).copied().collect());
     }
     selected
 }

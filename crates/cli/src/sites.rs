@@ -3,7 +3,7 @@
 use crate::arguments::{ShowProgress, Sites};
 use crate::exit::Failure;
 use crate::{screen, select};
-use redhanded_image::{Image, Selected};
+use redhanded_image::{Image, Selected, SiteCache};
 use redhanded_model::{AccessKind, Exclusions};
 use redhanded_report::{FunctionSites, Progress, Shown, SitesReport, Terminal, json};
 use std::process::ExitCode;
@@ -15,7 +15,8 @@ pub fn sites(arguments: &Sites) -> Result<ExitCode, Failure> {
     let selection = select::selection(&arguments.select)?;
     let search = select::search(&arguments.select)?;
     let image = Image::open(&arguments.image)?.with_debug_search(search);
-    index(&image, screen::shown(ShowProgress::Auto, false, false));
+    let shown = screen::shown(ShowProgress::Auto, false, false);
+    index(&image, select::cache().as_ref(), shown);
     let selected = select::sites(&selection, &image);
     let report = SitesReport {
         file: arguments.image.display().to_string(),
@@ -42,7 +43,7 @@ pub fn sites(arguments: &Sites) -> Result<ExitCode, Failure> {
 }
 
 /// Indexes an image with a progress bar, if there is a terminal for it.
-pub fn index(image: &Image, shown: Shown) {
+pub fn index(image: &Image, cache: Option<&SiteCache>, shown: Shown) {
     let total: u64 = image
         .segments()
         .iter()
@@ -57,7 +58,7 @@ pub fn index(image: &Image, shown: Shown) {
     };
     let progress = Progress::bytes(shown, &format!("indexing {}", image.name()), total);
     let shown = std::sync::Mutex::new(0);
-    let _ = image.sites_with_progress(&|done, _| {
+    image.index(cache, &|done, _| {
         if let Ok(mut shown) = shown.lock()
             && done > *shown
         {

@@ -11,9 +11,9 @@ mod pool;
 use crate::Random;
 use armed_limit::ArmedLimit;
 use pool::Pool;
+use redhanded_image::Selected;
 use redhanded_model::{ModuleId, SpaceId, Svma};
 use redhanded_target::RotationLimits;
-use redhanded_target::images::Selected;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
@@ -179,8 +179,7 @@ impl Sampler {
         selected: &Arc<Selected>,
     ) -> Vec<(ModuleId, Svma)> {
         let first = self.entries.len() as Index;
-        let weights = selected.sites.iter().map(|weighted| weighted.weight);
-        self.heaviest = weights.fold(self.heaviest, f64::max);
+        self.heaviest = self.heaviest.max(selected.heaviest());
         let file = self.file(selected);
         self.modules.push(ModuleSites {
             id: module,
@@ -230,16 +229,15 @@ impl Sampler {
     fn index(&self, module: ModuleId, svma: Svma) -> Option<Index> {
         let module = self.modules.iter().find(|known| known.id == module)?;
         let sites = &module.selected.sites;
-        let at = sites
-            .binary_search_by_key(&svma, |weighted| weighted.site.svma)
-            .ok()?;
+        let at = sites.binary_search_by_key(&svma, |site| site.svma).ok()?;
         Some(module.first + at as Index)
     }
 
     fn weight(&self, index: Index) -> f64 {
-        self.locate(index)
-            .and_then(|(module, at)| module.selected.sites.get(at))
-            .map_or(0.0, |weighted| weighted.weight)
+        let site = self
+            .locate(index)
+            .and_then(|(module, at)| Some((module, module.selected.sites.get(at)?)));
+        site.map_or(0.0, |(module, site)| module.selected.weight(site))
     }
 
     /// Forgets the sites of modules that are gone.
@@ -296,7 +294,7 @@ impl Sampler {
             return Default::default();
         };
         let (site, space, file) = (
-            (module.id, module.selected.sites[at].site.svma),
+            (module.id, module.selected.sites[at].svma),
             module.space,
             module.file,
         );
@@ -393,8 +391,8 @@ impl Sampler {
             return;
         };
         let sites = &known.selected.sites;
-        let from = sites.partition_point(|weighted| weighted.site.svma < function.start);
-        let to = sites.partition_point(|weighted| weighted.site.svma < function.end);
+        let from = sites.partition_point(|site| site.svma < function.start);
+        let to = sites.partition_point(|site| site.svma < function.end);
         let sites = known.first + from as Index..known.first + to.max(from) as Index;
         if sites.is_empty() {
             return;

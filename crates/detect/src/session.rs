@@ -5,11 +5,11 @@ use crate::crash::{Recent, bare};
 use crate::sampler::TICK;
 use crate::suspects::suspects;
 use crate::{Budget, Random, Sampler, Start};
+use redhanded_image::Selected;
 use redhanded_model::{
     Avma, Counts, Crash, Delays, Hit, Loss, ModuleId, Registers, SiteCounts, SpaceId, Strategy,
     Svma, TaskId, WindowPlan, WindowRecord,
 };
-use redhanded_target::images::Selected;
 use redhanded_target::{
     Arm, Capacity, Ending, Event, Hint, Module, Target, TargetError, module_at,
 };

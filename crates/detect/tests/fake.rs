@@ -1,12 +1,12 @@
 //! `detect` on the scripted machine: the laws of sampling, catching and folding.
 
 use redhanded_detect::{Budget, Collision, Folded, Folder, Options, Random, Sink, watch};
+use redhanded_image::Selected;
 use redhanded_model::{AccessKind, Class, Counts, Delays, Loss, SeenBy, Strategy};
 use redhanded_target::Module;
 use redhanded_target::RotationLimits;
 use redhanded_target::driver::Driver;
 use redhanded_target::fake::{Fake, Step};
-use redhanded_target::images::{Selected, Weighted};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -60,12 +60,8 @@ fn run(fake: Fake, options: Options, seed: u64) -> (Collected, Counts) {
 
 fn run_to_its_end(fake: Fake, options: Options, seed: u64) -> (Collected, Counts, Fake) {
     let selected = Arc::new(Selected {
-        sites: fake
-            .sampling_set()
-            .into_iter()
-            .map(|site| Weighted { site, weight: 1.0 })
-            .collect(),
-        why_none: None,
+        sites: Arc::new(fake.sampling_set()),
+        ..Selected::default()
     });
     let sites = |_: &Module| Some(Arc::clone(&selected));
     let mut sink = Collected::default();

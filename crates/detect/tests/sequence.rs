@@ -47,7 +47,7 @@ fn kernel_module(folder: &Path) -> Arc<Module> {
     assert!(built.unwrap().success());
     let places = [(".text".to_owned(), TEXT)];
     let linked = link(&std::fs::read(&object).unwrap(), &places, None, &|_| None).unwrap();
-    std::fs::write(&object, linked.bytes).unwrap();
+    std::fs::write(&object, linked).unwrap();
     Arc::new(Module {
         id: ModuleId(0),
         space: SpaceId::default(),

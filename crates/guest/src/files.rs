@@ -1,6 +1,6 @@
 //! The files of a kernel and of its modules.
 
-use redhanded_image::kernel::unpack;
+use redhanded_image::kernel_file::unpack;
 use std::fs;
 use std::path::{Path, PathBuf};
 

@@ -1,15 +1,15 @@
-//! What an image's code was found to be, each part on first use.
+//! What is known about an image's code; each part is computed on first use.
 
 use crate::frames::Frames;
 use crate::functions::Functions;
+use crate::kernel_text::KernelText;
 use crate::layout::Layout;
-use crate::linux::KernelText;
 use crate::plt::Linkage;
 use crate::sites::SamplingSet;
 use crate::unwind::Orc;
 use std::sync::{Arc, OnceLock};
 
-/// The parts of an [`Image`](crate::Image) that are read on first use.
+/// The parts of an [`Image`](crate::Image) that are computed on first use.
 #[derive(Debug, Default)]
 pub(crate) struct Code {
     pub layout: OnceLock<Layout>,

@@ -1,8 +1,9 @@
-//! Opening an ELF file: headers, segments and sections, and nothing more.
+//! Opens ELF files and reads their headers, segments and sections.
 
 use crate::code::Code;
 use crate::debug::DebugInfo;
-use crate::kernel::{Btf, CarriedTypes};
+use crate::identity::FileIdentity;
+use crate::kernel_file::{Btf, CarriedTypes};
 use crate::live::LiveText;
 use memmap2::Mmap;
 use object::elf;
@@ -24,7 +25,7 @@ pub enum ImageError {
     Read {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// Not an ELF file.
@@ -43,7 +44,7 @@ pub enum ImageError {
         /// The machine it is for.
         machine: String,
     },
-    /// An ELF file whose headers do not hold together.
+    /// An ELF file with inconsistent headers.
     #[error("{path} is damaged or cut short: {why}; copy or build it again")]
     Malformed {
         /// The file.
@@ -53,23 +54,23 @@ pub enum ImageError {
     },
 }
 
-/// Linkers make a dozen; looking one up goes over all of them.
+/// Linkers make about a dozen. More would slow down every look-up.
 const MAX_SEGMENTS: usize = 4096;
 
 /// A loadable segment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Segment {
-    /// Where it is meant to be in memory, relative to the load bias.
+    /// Its address in memory without the load bias.
     pub svma: Svma,
     /// Its size in memory.
     pub mem_size: u64,
-    /// Where it is in the file.
+    /// Its offset in the file.
     pub file_offset: u64,
-    /// How much of it is in the file.
+    /// Its size in the file.
     pub file_size: u64,
-    /// Whether it can be written.
+    /// Whether it is writable.
     pub writable: bool,
-    /// Whether it can be executed.
+    /// Whether it is executable.
     pub executable: bool,
 }
 
@@ -84,6 +85,7 @@ impl Segment {
 /// One ELF file, mapped. Cheap to open: only its headers are read.
 pub struct Image {
     path: PathBuf,
+    identity: Option<FileIdentity>,
     data: Arc<Mmap>,
     segments: Vec<Segment>,
     live: Arc<LiveText>,
@@ -107,7 +109,7 @@ impl Image {
     /// Opens the ELF file at `path`.
     ///
     /// # Errors
-    /// When it cannot be read, is no x86-64 ELF file, or is damaged.
+    /// If it cannot be read, is not an x86-64 ELF file, or is damaged.
     pub fn open(path: &Path) -> Result<Self, ImageError> {
         let read_error = |source| ImageError::Read {
             path: path.to_owned(),
@@ -120,8 +122,12 @@ impl Image {
                 what: "not a regular file".to_owned(),
             });
         }
+        let identity = FileIdentity::of_open(path, &file).map_err(read_error)?;
         let data = map(&file).map_err(read_error)?;
-        Self::parse(path, data)
+        Ok(Self {
+            identity: Some(identity),
+            ..Self::parse(path, data)?
+        })
     }
 
     fn parse(path: &Path, data: Mmap) -> Result<Self, ImageError> {
@@ -191,6 +197,7 @@ impl Image {
         let build_id = object.build_id().ok().flatten().map(<[u8]>::to_vec);
         Ok(Self {
             path: path.to_owned(),
+            identity: None,
             entry: Svma(header.e_entry(endian)),
             position_independent: header.e_type(endian) == elf::ET_DYN,
             types: Arc::new(CarriedTypes::of(Arc::clone(&data))),
@@ -211,6 +218,11 @@ impl Image {
         &self.path
     }
 
+    /// The state of the file when it was opened; `None` if the code comes from elsewhere.
+    pub(crate) const fn identity(&self) -> Option<&FileIdentity> {
+        self.identity.as_ref()
+    }
+
     /// The file's name without its folder.
     #[must_use]
     pub fn name(&self) -> String {
@@ -220,19 +232,19 @@ impl Image {
         )
     }
 
-    /// The loadable segments, as the file orders them.
+    /// The loadable segments in file order.
     #[must_use]
     pub fn segments(&self) -> &[Segment] {
         &self.segments
     }
 
-    /// The segment `svma` lies in.
+    /// The segment that contains `svma`.
     #[must_use]
     pub fn segment_at(&self, svma: Svma) -> Option<&Segment> {
         self.segments.iter().find(|s| s.contains(svma))
     }
 
-    /// Whether `svma` is made read-only once relocations are done.
+    /// Whether `svma` becomes read-only after relocation (RELRO).
     #[must_use]
     pub fn is_relro(&self, svma: Svma) -> bool {
         self.relro
@@ -240,25 +252,25 @@ impl Image {
             .any(|(start, end)| (*start..*end).contains(&svma.0))
     }
 
-    /// The linker's identification of this very build.
+    /// The build id, with which the linker identifies this build.
     #[must_use]
     pub fn build_id(&self) -> Option<&[u8]> {
         self.build_id.as_deref()
     }
 
-    /// Where execution begins.
+    /// The entry point.
     #[must_use]
     pub const fn entry(&self) -> Svma {
         self.entry
     }
 
-    /// The dynamic linker it asks for; `None` in static programs.
+    /// The dynamic linker that it requests; `None` for static programs.
     #[must_use]
     pub fn interpreter(&self) -> Option<&Path> {
         self.interpreter.as_deref()
     }
 
-    /// Whether it can be loaded anywhere.
+    /// Whether it can be loaded at any address.
     #[must_use]
     pub const fn position_independent(&self) -> bool {
         self.position_independent
@@ -270,18 +282,18 @@ impl Image {
         &self.data
     }
 
-    /// The mapping itself, for what must outlive a borrow of the image.
+    /// The mapping, for values that outlive a borrow of the image.
     pub(crate) fn mapping(&self) -> Arc<Mmap> {
         Arc::clone(&self.data)
     }
 
-    /// The parsed section view of the file. Parsing reads headers only, so it
-    /// is made anew instead of being kept in a self-referential struct.
+    /// The file as `object` sees it. Parsing reads only headers, so it is repeated on each
+    /// call; keeping the result would need a self-referential struct.
     pub(crate) fn object(&self) -> Option<object::File<'_>> {
         object::File::parse(&**self.data).ok()
     }
 
-    /// The contents of a section, decompressed where it is compressed.
+    /// The contents of a section, decompressed if necessary.
     #[must_use]
     pub fn section(&self, name: &str) -> Option<Cow<'_, [u8]>> {
         let object = self.object()?;
@@ -289,13 +301,13 @@ impl Image {
         section.uncompressed_data().ok()
     }
 
-    /// Where the file states a section to be.
+    /// The address of a section.
     #[must_use]
     pub fn section_address(&self, name: &str) -> Option<Svma> {
         Some(Svma(self.object()?.section_by_name(name)?.address()))
     }
 
-    /// The address of a symbol that the file exports or imports by this name.
+    /// The address of the dynamic symbol with this name, if the file defines it.
     #[must_use]
     pub fn dynamic_symbol(&self, name: &str) -> Option<Svma> {
         let object = self.object()?;
@@ -305,7 +317,7 @@ impl Image {
         Some(Svma(symbol.address()))
     }
 
-    /// Whether the file needs a symbol of this name from a library.
+    /// Whether the file imports a symbol with this name.
     #[must_use]
     pub fn imports(&self, name: &str) -> bool {
         self.object().is_some_and(|object| {
@@ -315,25 +327,25 @@ impl Image {
         })
     }
 
-    /// The types that a kernel carries with it, or a module whose kernel is known.
+    /// The types (BTF) in a kernel, or in a module whose kernel is known.
     #[must_use]
     pub fn types(&self) -> Option<Arc<Btf>> {
         self.types.get()
     }
 
-    /// Makes known which kernel a module is for: its types go on from that one's.
+    /// Sets the kernel that this module is for: the module's types continue the kernel's.
     pub fn is_module_of(&self, kernel: &Self) {
         self.types.go_on_from(&kernel.types);
     }
 
-    /// The same image with the text that is in memory, where it is known, in
-    /// place of the file's: a kernel patches its own code when it starts. Holds
-    /// for everything that looks at code. What lies outside the segments, or in
-    /// parts of them that are not in the file, is left out.
+    /// The same image with code from memory in place of the file's, because a kernel patches
+    /// its own code when it starts. It affects everything that looks at code. Bytes outside
+    /// the segments, or in parts of them that are not in the file, are ignored.
     #[must_use]
     pub fn with_live_text(mut self, live: &[(Svma, Vec<u8>)]) -> Self {
         self.live = Arc::new(LiveText::over(&self.data, &self.segments, live));
-        // What was found in the file's code may not hold any more.
+        self.identity = None;
+        // What was found in the file's code may no longer be true.
         self.code = Code::default();
         if let Some(debug) = self.debug.take() {
             self.debug = OnceLock::from(DebugInfo::new(&self, debug.search().clone()));
@@ -349,14 +361,12 @@ impl Image {
         self.live.differences(&self.data, &self.segments)
     }
 
-    /// The text that replaces the file's, shared with what must outlive a
-    /// borrow of the image.
+    /// The code that replaces the file's, for values that outlive a borrow of the image.
     pub(crate) fn live_text(&self) -> Arc<LiveText> {
         Arc::clone(&self.live)
     }
 
-    /// The bytes of `len` at `svma`, as far as they are in the file or in the
-    /// live text that replaces it.
+    /// Up to `len` bytes at `svma`, from the live text or else from the file.
     #[must_use]
     pub fn bytes_at(&self, svma: Svma, len: usize) -> Option<&[u8]> {
         let segment = self.segment_at(svma)?;
@@ -364,9 +374,9 @@ impl Image {
     }
 }
 
-/// Linux links its per-CPU variables at address 0, where they never are: each
-/// processor has a copy elsewhere. Such a segment would make the kernel reach
-/// over all of memory.
+/// Drops the segment of per-CPU variables, which Linux links at address 0. They are never
+/// there (each processor has its own copy), and the segment would make the kernel's range
+/// span all of memory.
 fn drop_per_cpu_template(segments: &mut Vec<Segment>) {
     const UPPER_HALF: u64 = 1 << 63;
     if segments.iter().any(|s| s.svma.0 >= UPPER_HALF) {

@@ -1,5 +1,5 @@
-//! The unwind table as a list of function ranges, and where in them rbp is the
-//! frame.
+//! The unwind table as a list of function ranges, and where in them rbp is the frame
+//! pointer.
 
 use crate::Image;
 use crate::layout::{eh_frame_header, elf_file};
@@ -16,11 +16,10 @@ use std::sync::Arc;
 type Bytes<'a> = EndianSlice<'a, LittleEndian>;
 type Cie<'a> = CommonInformationEntry<Bytes<'a>>;
 
-/// A longer common entry is not a compiler's: its rules would be run again for
-/// each of its functions.
+/// No compiler emits a longer CIE, and its rules are run again for each of its functions.
 const MAX_CIE: usize = 4096;
 
-/// Nor is a longer entry of one function.
+/// No compiler emits a longer FDE.
 const MAX_FDE: usize = 256 << 10;
 
 /// `DW_OP_breg6`: an expression that starts from rbp.
@@ -34,29 +33,29 @@ pub(crate) struct Fde {
     offset: usize,
 }
 
-/// The unwind table of an image: ranges only, rules on demand.
+/// The unwind table of an image: only the ranges; rules are read on demand.
 #[derive(Debug, Default)]
 pub(crate) struct Frames {
     /// Sorted by start.
     pub fdes: Vec<Fde>,
 }
 
-/// What is needed to run the rules of single entries, kept by one thread.
+/// What one thread needs to run the rules of single entries.
 pub(crate) struct FrameRules<'a> {
     frames: &'a Frames,
     section: Option<(EhFrame<Bytes<'a>>, BaseAddresses)>,
     cies: HashMap<usize, Cie<'a>>,
     context: UnwindContext<usize>,
-    /// The last entry asked about: one entry may cover many functions.
+    /// The last entry that was asked about, since one entry may cover many functions.
     last: Option<(usize, Rbp)>,
 }
 
-/// Where rbp is the frame, as far as an unwind entry reaches.
+/// Where in an unwind entry's range rbp is the frame pointer.
 #[derive(Clone, Debug)]
 pub(crate) enum Rbp {
     /// In these ranges, sorted.
     In(Arc<[Range<u64>]>),
-    /// Maybe everywhere: the entry cannot be read.
+    /// Possibly everywhere, because the entry cannot be read.
     Unknown,
 }
 
@@ -83,7 +82,7 @@ impl Frames {
         };
         let mut cies: HashMap<usize, Cie<'_>> = HashMap::new();
         let mut entries = section.entries(&bases);
-        // Every entry takes bytes of the section, so this ends; a damaged entry
+        // Each entry consumes bytes of the section, so this terminates. A damaged entry
         // ends it early.
         while let Ok(Some(entry)) = entries.next() {
             let CieOrFde::Fde(partial) = entry else {
@@ -128,8 +127,8 @@ impl<'a> FrameRules<'a> {
         }
     }
 
-    /// Where in the function at `start` the frame is found from rbp; `None` when
-    /// no unwind entry covers it.
+    /// Where in the function at `start` rbp is the frame pointer; `None` if no unwind entry
+    /// covers it.
     pub fn rbp(&mut self, start: u64) -> Option<Rbp> {
         let offset = self.frames.at(start)?.offset;
         if let Some((last, rbp)) = &self.last
@@ -144,7 +143,7 @@ impl<'a> FrameRules<'a> {
         Some(rbp)
     }
 
-    /// `None` when the entry's rules cannot be read or are not a compiler's.
+    /// `None` if the entry's rules cannot be read or are too long.
     fn run_rules(&mut self, offset: usize) -> Option<Vec<Range<u64>>> {
         let (section, bases) = self.section.as_ref()?;
         let cies = &mut self.cies;
@@ -187,7 +186,7 @@ fn cached<'a>(
     Ok(cie)
 }
 
-/// `.eh_frame`, by its section header or else by its lookup table's segment.
+/// `.eh_frame`, found by its section header or else through `PT_GNU_EH_FRAME`.
 fn section(image: &Image) -> Option<(EhFrame<Bytes<'_>>, BaseAddresses)> {
     let mut bases = BaseAddresses::default();
     let by_name = elf_file(image).and_then(|file| {
@@ -214,6 +213,6 @@ fn by_segment(image: &Image) -> Option<(u64, &[u8])> {
     let Pointer::Direct(start) = header.eh_frame_ptr() else {
         return None;
     };
-    // It ends with a zero entry; until there, at most the rest of its segment.
+    // A zero entry ends it; without one, the segment does.
     Some((start, image.bytes_at(Svma(start), usize::MAX)?))
 }

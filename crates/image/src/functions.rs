@@ -10,15 +10,15 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use symbols::{Symbol, code_symbols};
 
-/// A run of code. A function whose range encloses another symbol's has several.
+/// A contiguous piece of code. A function that encloses another symbol consists of several.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Function {
     /// Its first instruction.
     pub start: Svma,
     /// One past its last byte.
     pub end: Svma,
-    /// Its name as in the symbol table, mangled; `None` where only the unwind
-    /// table knows of it.
+    /// Its mangled name from the symbol table; `None` if it is known only from the unwind
+    /// table.
     pub name: Option<Arc<str>>,
 }
 
@@ -47,19 +47,19 @@ impl Functions {
         Self { list }
     }
 
-    /// All of them, by address.
+    /// All functions, sorted by address.
     #[must_use]
     pub fn as_slice(&self) -> &[Function] {
         &self.list
     }
 
-    /// The one with this number, as a [`Site`](redhanded_model::Site) has it.
+    /// The function with the number that a [`Site`](redhanded_model::Site) carries.
     #[must_use]
     pub fn get(&self, index: u32) -> Option<&Function> {
         self.list.get(usize::try_from(index).ok()?)
     }
 
-    /// The number of the one that `svma` lies in.
+    /// The number of the function that contains `svma`.
     #[must_use]
     pub fn index_at(&self, svma: Svma) -> Option<usize> {
         let after = self.list.partition_point(|f| f.start <= svma);
@@ -67,7 +67,7 @@ impl Functions {
         self.list.get(index)?.contains(svma).then_some(index)
     }
 
-    /// The one that `svma` lies in.
+    /// The function that contains `svma`.
     #[must_use]
     pub fn at(&self, svma: Svma) -> Option<&Function> {
         self.list.get(self.index_at(svma)?)
@@ -89,7 +89,7 @@ impl Image {
         self.code.frames.get_or_init(|| Frames::of(self))
     }
 
-    /// The function `svma` lies in.
+    /// The function that contains `svma`.
     #[must_use]
     pub fn function_at(&self, svma: Svma) -> Option<&Function> {
         self.functions().at(svma)
@@ -101,7 +101,7 @@ impl Image {
         self.bytes_at(function.start, len).unwrap_or_default()
     }
 
-    /// The instructions of a function from its start, until one does not decode.
+    /// The instructions of a function, up to the first that does not decode.
     pub(crate) fn instructions(
         &self,
         function: &Function,
@@ -115,8 +115,8 @@ impl Image {
         })
     }
 
-    /// The instruction that ends exactly at `after`: found by decoding forward
-    /// from its function's start, because decoding backward is ambiguous.
+    /// The instruction that ends exactly at `after`. It is found by decoding forward from
+    /// the start of its function, because decoding backward is ambiguous.
     #[must_use]
     pub fn instruction_before(&self, after: Svma) -> Option<Svma> {
         let function = self.function_at(Svma(after.0.checked_sub(1)?))?;
@@ -133,8 +133,8 @@ impl Image {
     }
 }
 
-/// Cuts the symbols' ranges into runs that do not overlap: the innermost symbol
-/// has the bytes, and an enclosing one goes on behind it.
+/// Cuts the symbols' ranges into pieces that do not overlap: bytes belong to the innermost
+/// symbol, and the enclosing one continues after it.
 fn pieces(symbols: &BTreeMap<u64, Symbol>, frames: &Frames, layout: &Layout) -> Vec<Function> {
     let mut list = Vec::new();
     let mut open: Vec<(u64, &Symbol)> = Vec::new();
@@ -169,13 +169,13 @@ fn pieces(symbols: &BTreeMap<u64, Symbol>, frames: &Frames, layout: &Layout) -> 
         let end = if symbol.size > 0 {
             start.saturating_add(symbol.size)
         } else {
-            // A label without a size goes on to the end of its unwind entry, or
-            // as far as nothing else begins.
+            // A label without a size extends to the end of its unwind entry, or else to
+            // the next symbol.
             let fde = frames.at(start).map_or(u64::MAX, |fde| fde.end);
             next.min(fde)
         };
-        // What is inside a symbol's range and ends behind it would reopen the
-        // outer one for ever; an inner range is cut at the outer's end.
+        // An inner range that ends after the outer one would reopen the outer one
+        // forever, so it is cut at the outer one's end.
         let outer = open.last().map_or(u64::MAX, |(end, _)| *end);
         let end = end.min(region.range.end).min(outer);
         open.push((end, symbol));
@@ -195,7 +195,7 @@ fn add_unnamed(
     frames: &Frames,
     layout: &Layout,
 ) {
-    // Both lists are sorted; `reached` also cuts entries that overlap.
+    // Both lists are sorted. `reached` also trims overlapping entries.
     let mut reached = 0;
     let mut next = 0;
     for fde in &frames.fdes {

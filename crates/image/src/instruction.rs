@@ -1,5 +1,5 @@
-//! The meaning of one x86-64 instruction: which bytes of memory it accesses,
-//! told from the registers before it runs and from those after it ran.
+//! Which bytes of memory an x86-64 instruction accesses, computed from the registers before
+//! it runs or from those after it ran.
 
 mod access;
 mod meaning;
@@ -19,11 +19,11 @@ use iced_x86::{
 pub enum Flow {
     /// To the next instruction.
     Next,
-    /// Somewhere else, always; the target where the instruction states it.
+    /// To another place, always; with the target if it is a constant.
     Jump(Option<u64>),
-    /// To the target or to the next instruction.
+    /// To this target or to the next instruction.
     Branch(u64),
-    /// Into a function, and back; the function where the instruction states it.
+    /// Into a function and back; with the function if it is a constant.
     Call(Option<u64>),
     /// Back to the caller.
     Return,
@@ -33,8 +33,8 @@ pub enum Flow {
 
 /// A decoded instruction at its address.
 ///
-/// Addresses are plain numbers here: an instruction decoded from a file speaks
-/// in stated addresses, one decoded from a target in actual ones.
+/// Addresses are plain numbers here: an instruction decoded from a file has file addresses,
+/// one decoded from a target has live ones.
 #[derive(Clone, Copy, Debug)]
 pub struct Instruction {
     raw: iced_x86::Instruction,
@@ -44,8 +44,7 @@ pub struct Instruction {
 }
 
 impl Instruction {
-    /// Decodes the first instruction of `bytes`; `None` when they are invalid or
-    /// too few.
+    /// Decodes the first instruction of `bytes`; `None` if they are invalid or too few.
     #[must_use]
     pub fn decode(bytes: &[u8], address: u64) -> Option<Self> {
         let mut decoder = Decoder::with_ip(64, bytes, address, DecoderOptions::NONE);
@@ -53,7 +52,7 @@ impl Instruction {
         (!raw.is_invalid()).then(|| Self::explain(raw))
     }
 
-    /// Works out what an already decoded instruction accesses.
+    /// Determines what an already decoded instruction accesses.
     pub(crate) fn explain(raw: iced_x86::Instruction) -> Self {
         let mut instruction = Self {
             raw,
@@ -81,27 +80,26 @@ impl Instruction {
         &self.raw
     }
 
-    /// Where it is.
+    /// The address of the instruction.
     #[must_use]
     pub const fn address(&self) -> u64 {
         self.raw.ip()
     }
 
-    /// How many bytes it has: 1 to 15.
+    /// Its length in bytes: 1 to 15.
     #[must_use]
     #[expect(clippy::len_without_is_empty, reason = "an instruction is never empty")]
     pub const fn len(&self) -> usize {
         self.raw.len()
     }
 
-    /// Where the instruction behind it is.
+    /// The address of the next instruction.
     #[must_use]
     pub const fn next(&self) -> u64 {
         self.raw.next_ip()
     }
 
-    /// Its text in Intel syntax, instruction-relative operands as absolute
-    /// addresses.
+    /// Its text in Intel syntax, with rip-relative operands as absolute addresses.
     #[must_use]
     pub fn text(&self) -> String {
         let mut formatter = IntelFormatter::new();
@@ -120,8 +118,7 @@ impl Instruction {
         text
     }
 
-    /// Whether it synchronises by itself: `lock`-prefixed, or an exchange with
-    /// memory.
+    /// Whether it is atomic: `lock`-prefixed, or an exchange with memory.
     #[must_use]
     pub fn locked(&self) -> bool {
         self.raw.has_lock_prefix()
@@ -129,7 +126,7 @@ impl Instruction {
                 && (self.raw.op0_kind() == OpKind::Memory || self.raw.op1_kind() == OpKind::Memory))
     }
 
-    /// Whether it enters the kernel for a system call.
+    /// Whether it makes a system call.
     #[must_use]
     pub fn is_syscall(&self) -> bool {
         match self.raw.mnemonic() {
@@ -145,8 +142,8 @@ impl Instruction {
         matches!(self.flow(), Flow::Call(_))
     }
 
-    /// Whether it is a repeated string instruction: until it is done, the pc of
-    /// an interrupted thread stands on it, not behind it.
+    /// Whether it is a repeated string instruction. Until it is done, the pc of an
+    /// interrupted thread points to it, not past it.
     #[must_use]
     pub fn is_repeated(&self) -> bool {
         meaning::is_repeated(&self.raw)
@@ -170,8 +167,8 @@ impl Instruction {
                 }
             }
             FlowControl::Return => Flow::Return,
-            // iced counts system calls among the calls; they come back behind
-            // themselves with memory operands untouched.
+            // iced counts system calls as calls. They return to the next instruction, and
+            // the memory operands are untouched.
             FlowControl::Call if self.is_syscall() => Flow::Trap,
             FlowControl::Call if meaning::is_near_branch(&self.raw) => Flow::Call(Some(target())),
             FlowControl::Call | FlowControl::IndirectCall => Flow::Call(None),
@@ -179,11 +176,11 @@ impl Instruction {
         }
     }
 
-    /// Every access to data in memory, the implicit ones of push, call, movs
-    /// and the like too. In the order in which the machine performs them.
+    /// Every access to data in memory, including the implicit ones of push, call, movs and
+    /// the like, in the order in which the processor performs them.
     ///
-    /// Empty for what only computes an address or hints at one (lea, nop,
-    /// prefetch, cache control), and for [unsupported](Self::unsupported) ones.
+    /// Empty if the instruction only computes an address or gives a hint (lea, nop,
+    /// prefetch, cache control), and if it is [unsupported](Self::unsupported).
     #[must_use]
     pub fn accesses(&self) -> &[Access] {
         self.accesses
@@ -191,9 +188,9 @@ impl Instruction {
             .unwrap_or_default()
     }
 
-    /// The access a window is about when this instruction is sampled: of several
-    /// (`movs`, `cmps`) the one that writes, else the first; never the stack
-    /// engine's own.
+    /// The access that a window watches if this instruction is sampled. If there are several
+    /// (`movs`, `cmps`), it is the one that writes, or else the first. Implicit stack
+    /// accesses do not count.
     #[must_use]
     pub fn sampled_access(&self) -> Option<&Access> {
         let data = || self.accesses().iter().filter(|access| !access.stack_engine);
@@ -202,9 +199,9 @@ impl Instruction {
             .or_else(|| data().next())
     }
 
-    /// Whether the bytes it accesses depend on more than general-purpose
-    /// registers (masks, vectors of addresses, saved state), are not contiguous
-    /// or are more than 64: nothing is said about them.
+    /// Whether its accesses cannot be described: the bytes depend on more than
+    /// general-purpose registers (masks, vectors of addresses, saved state), are not
+    /// contiguous, or are more than 64.
     #[must_use]
     pub const fn unsupported(&self) -> bool {
         self.unsupported

@@ -1,4 +1,4 @@
-//! Which parts of an image are code, linkage stubs and linkage tables.
+//! Which parts of an image are code, PLT stubs and the GOT.
 
 use crate::Image;
 use object::elf;
@@ -7,26 +7,26 @@ use object::{Endianness, ReadRef};
 use redhanded_model::Svma;
 use std::ops::Range;
 
-/// A run of addresses with code in it, and nothing but the file's bytes.
+/// A range of addresses that holds code and is wholly in the file.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Region {
     pub range: Range<u64>,
-    /// Bytes of one stub, in a section of linkage stubs.
+    /// The size of one stub, if it is a PLT section.
     pub stub: Option<u64>,
 }
 
-/// The image's address ranges by what they hold.
+/// An image's address ranges by what they hold.
 #[derive(Debug, Default)]
 pub(crate) struct Layout {
     /// Sorted, without overlaps.
     pub code: Vec<Region>,
-    /// The global offset table's parts.
+    /// The parts of the global offset table (GOT).
     pub got: Vec<Range<u64>>,
     /// Whether there are no section headers: only segments are known.
     pub bare: bool,
 }
 
-/// More sections than any linker makes of a program.
+/// No linker produces more sections than this.
 const MAX_SECTIONS: usize = 1 << 16;
 
 impl Layout {
@@ -36,8 +36,8 @@ impl Layout {
             layout.read_sections(&file, image);
         }
         if layout.code.is_empty() {
-            // Without section headers the segments must do; functions then come
-            // from the unwind tables alone.
+            // Without section headers there are only segments, and functions come from
+            // the unwind tables alone.
             layout.bare = true;
             for segment in image.segments().iter().filter(|s| s.executable) {
                 layout.add_code(image, segment.svma.0, segment.mem_size, None);
@@ -77,8 +77,7 @@ impl Layout {
         }
     }
 
-    /// Adds what of `start..start + size` is in the file and in an executable
-    /// segment.
+    /// Adds the part of `start..start + size` that is in the file and executable.
     fn add_code(&mut self, image: &Image, start: u64, size: u64, stub: Option<u64>) {
         let Some(segment) = image.segment_at(Svma(start)) else {
             return;
@@ -105,8 +104,8 @@ impl Layout {
     }
 }
 
-/// Whether a section with these flags is code. The data of newer kernels can be
-/// executed, by their flags.
+/// Whether a section with these flags is code. In newer kernels, data sections are flagged
+/// as executable too, but they are writable.
 pub fn is_code(flags: u64) -> bool {
     let both = u64::from(elf::SHF_EXECINSTR | elf::SHF_WRITE);
     flags & both == u64::from(elf::SHF_EXECINSTR)
@@ -116,7 +115,7 @@ fn is_plt(name: &[u8]) -> bool {
     name == b".plt" || name.starts_with(b".plt.") || name == b".iplt"
 }
 
-/// The image as a 64-bit ELF file; `None` when its tables do not hold together.
+/// The image as a 64-bit ELF file; `None` if its tables are inconsistent.
 pub(crate) fn elf_file(image: &Image) -> Option<ElfFile64<'_, Endianness>> {
     ElfFile64::parse(image.data()).ok()
 }

@@ -1,10 +1,9 @@
-//! A file becomes facts: ELF, DWARF, unwind tables and instructions turned into
-//! functions, sites, source lines, inlined frames, variables and fields.
+//! Reads a program's files: ELF, DWARF, unwind tables and instructions become functions,
+//! sites, source lines, inlined frames, variables and fields.
 //!
-//! Takes paths and bytes, gives facts about a *file*; never sees a live target.
-//! What it is asked about a running program it answers from the file alone, in
-//! [`Svma`](redhanded_model::Svma)s. Everything expensive is done on first use.
-//! Foreign bytes never make it panic: what cannot be parsed is an error or a
+//! The crate takes paths and bytes and returns facts about a *file*. It never sees a live
+//! target, and all its addresses are [`Svma`](redhanded_model::Svma)s. Expensive work is done
+//! on first use. Untrusted bytes never make it panic: what cannot be parsed is an error or a
 //! counted omission.
 
 mod code;
@@ -12,11 +11,12 @@ mod debug;
 mod elf;
 mod frames;
 mod functions;
+mod identity;
 mod instruction;
-pub mod kernel;
+pub mod kernel_file;
+mod kernel_text;
 mod layout;
 mod link;
-mod linux;
 mod live;
 mod named;
 mod plt;
@@ -29,8 +29,9 @@ mod update;
 pub use debug::{DebugInfo, DebugSearch, How, Part, SourceFrame, SourceSync, Variable};
 pub use elf::{Image, ImageError, Segment};
 pub use functions::{Function, Functions};
+pub use identity::FileIdentity;
 pub use instruction::{Access, After, Flow, Instruction, Operand, SegmentBase};
-pub use link::{LinkError, Linked, link};
+pub use link::{LinkError, link};
 pub use selection::{Selected, Selection, SelectionError, SourceFacts, is_runtime};
-pub use sites::SamplingSet;
+pub use sites::{SamplingSet, SiteCache, user_cache};
 pub use unwind::Unwinder;

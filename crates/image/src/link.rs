@@ -1,14 +1,12 @@
-//! Linking a loaded kernel module: its object file and the places of its
-//! sections become a file that states where everything is.
+//! Links a loaded kernel module to the addresses of its sections.
 //!
-//! A module is an object file; the kernel links it while loading. From outside,
-//! the same is done again with the addresses that the kernel chose, and for the
-//! debug information too. What comes out can be opened as an image like any
-//! program: functions, lines, variables and unwind tables hold.
+//! A module is an object file, which the kernel links when it loads it. This does the same
+//! again from outside with the addresses that the kernel chose, also for the debug
+//! information. The result can be opened as an image like any program, with functions, lines,
+//! variables and unwind tables.
 //!
-//! Stated addresses are the live ones. Code of the kernel's kind holds absolute
-//! addresses, so a file that stated any others would contradict its own
-//! instructions.
+//! The addresses in the file are the live ones. Kernel code contains absolute addresses, so a
+//! file with any others would contradict its own instructions.
 
 mod input;
 mod output;
@@ -19,62 +17,52 @@ use output::{Content, Output, Section, Symbol};
 use std::collections::{HashMap, VecDeque};
 use thiserror::Error;
 
-/// More than any module with its debug information has.
+/// No module with its debug information is larger.
 const MAX_BYTES: usize = 1 << 30;
 
-/// Sections that the kernel did not load are stated at addresses apart from all
-/// loaded ones, this far behind the last.
+/// Sections that the kernel did not load get addresses this far after the last loaded one.
 const APART: u64 = 1 << 16;
 
 /// Why a module cannot be linked.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 pub enum LinkError {
-    /// It is no object file for this machine.
+    /// It is not an object file for this machine.
     #[error("not an x86-64 object file: {0}")]
     NotAnObject(String),
-    /// Its tables do not hold together.
+    /// Its tables are inconsistent.
     #[error("damaged or cut short: {0}")]
     Malformed(String),
-    /// None of the sections that are said to be in memory is in the file.
+    /// None of the given sections is in the file.
     #[error("none of its sections has a known address")]
     NothingLoaded,
-    /// Two sections are said to be in the same place.
+    /// Two of the given sections overlap.
     #[error("sections {0} and {1} overlap in memory")]
     Overlap(String, String),
-    /// Far more than a module has.
+    /// It is far larger than any module.
     #[error("its sections add up to more than 1 GiB")]
     TooLarge,
 }
 
-/// A linked module.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Linked {
-    /// An ELF file.
-    pub bytes: Vec<u8>,
-    /// What has to be added to its stated addresses to get the live ones: 0.
-    pub base: u64,
-}
-
-/// Links the module `ko`, whose sections are at the given live addresses.
+/// Links the module `ko`, whose sections are at the given live addresses, and returns an ELF
+/// file with these addresses.
 ///
-/// Sections without an address were not loaded, or are not in memory any more:
-/// they are in the file, but in none of its segments. Debug information comes
-/// from the separate file `debug` where it is given, else from `ko`. Symbols of
-/// the kernel and of other modules are asked of `resolve`; they are 0 if it does
-/// not know them, which the live text, laid over the image, makes good.
+/// Sections without an address were not loaded, or are no longer in memory. They are in the
+/// file but in none of its segments. Debug information comes from the separate file `debug`
+/// if there is one, else from `ko`. `resolve` finds symbols of the kernel and of other
+/// modules; unknown ones are 0, which the live text of the image corrects.
 ///
 /// # Errors
-/// When a file is no x86-64 object file or damaged, or when the sections cannot
-/// be where they are said to be.
+/// If a file is not an x86-64 object file or is damaged, or if the sections cannot be at the
+/// given addresses.
 pub fn link(
     ko: &[u8],
     sections: &[(String, u64)],
     debug: Option<&[u8]>,
     resolve: &dyn Fn(&str) -> Option<u64>,
-) -> Result<Linked, LinkError> {
+) -> Result<Vec<u8>, LinkError> {
     let module = Input::read(ko)?;
     let debug = debug.map(Input::read).transpose()?;
-    let places = Places::choose(&module, sections)?;
+    let places = SectionAddresses::choose(&module, sections)?;
     let mut linker = Linker {
         module: &module,
         places,
@@ -84,28 +72,25 @@ pub fn link(
     };
     linker.add_loadable()?;
     linker.add_debug(debug.as_ref().unwrap_or(&module))?;
-    // Distributions strip debug information from modules, and some the local
-    // symbols with it.
+    // Distributions strip debug information from modules, and some strip local symbols with
+    // it.
     let symbols = debug
         .iter()
         .chain([&module])
         .max_by_key(|input| input.symbols.len());
     linker.add_symbols(symbols.unwrap_or(&module));
-    Ok(Linked {
-        bytes: linker.output.write()?,
-        base: 0,
-    })
+    linker.output.write()
 }
 
-/// Where each section of the module is, by its number in the file.
-struct Places {
+/// The addresses of the module's sections, by their numbers in the file.
+struct SectionAddresses {
     by_number: HashMap<usize, u64>,
     loaded: HashMap<usize, bool>,
-    /// The same by name, in the file's order: names may occur several times.
+    /// The numbers by name, in file order, since several sections may have the same name.
     by_name: HashMap<String, Vec<usize>>,
 }
 
-impl Places {
+impl SectionAddresses {
     fn choose(module: &Input<'_>, given: &[(String, u64)]) -> Result<Self, LinkError> {
         let mut addresses: HashMap<&str, VecDeque<u64>> = HashMap::new();
         for (name, address) in given {
@@ -157,12 +142,12 @@ impl Places {
         Ok(places)
     }
 
-    /// Where a section of `input` is: of the module itself, or of a debug file
-    /// which has the same sections.
+    /// The address of a section of `input`, which is the module itself or a debug file with
+    /// the same sections.
     fn of(&self, input: &Input<'_>, number: usize) -> Option<u64> {
         let section = input.section(number)?;
         if !section.alloc {
-            // References into debug information are offsets.
+            // References to debug information are offsets.
             return Some(0);
         }
         let number = self.by_name.get(&section.name)?.get(section.nth)?;
@@ -172,14 +157,14 @@ impl Places {
 
 struct Linker<'a> {
     module: &'a Input<'a>,
-    places: Places,
+    places: SectionAddresses,
     resolve: &'a dyn Fn(&str) -> Option<u64>,
     output: Output<'a>,
     bytes: usize,
 }
 
 impl<'a> Linker<'a> {
-    /// Adds what is, or was, in memory.
+    /// Adds the sections that are, or were, in memory.
     fn add_loadable(&mut self) -> Result<(), LinkError> {
         let module = self.module;
         let mut orc: HashMap<&str, usize> = HashMap::new();

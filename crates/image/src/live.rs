@@ -1,16 +1,16 @@
-//! Code as it is in memory, in place of the file's.
+//! Code as it is in memory, which replaces the code in the file.
 
 use crate::Segment;
 use redhanded_model::Svma;
 
-/// How finely differences from the file are told.
+/// The size of the pieces in which differences from the file are given.
 const CHUNK: usize = 16;
 
-/// The segments whose code differs from the file's, whole: a function must be
-/// one run of bytes also where only a part of it was read from memory.
+/// Complete copies of the segments whose code differs from the file's: a function has to be
+/// contiguous even if only part of it was read from memory.
 #[derive(Debug, Default)]
 pub(crate) struct LiveText {
-    /// By where the segment starts.
+    /// By the start of the segment.
     segments: Vec<(Svma, Vec<u8>)>,
 }
 
@@ -83,8 +83,8 @@ impl LiveText {
     }
 }
 
-/// Where a run of `len` bytes at `svma` and a segment have something in common:
-/// offsets in the run and in the segment.
+/// Where `len` bytes at `svma` overlap a segment: the offsets in the bytes and in the
+/// segment.
 fn common(segment: &Segment, svma: Svma, len: usize) -> Option<(usize, usize)> {
     let end = svma.0.saturating_add(u64::try_from(len).ok()?);
     let segment_end = segment.svma.0.saturating_add(segment.file_size);

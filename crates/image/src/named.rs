@@ -1,4 +1,4 @@
-//! Symbols by their names.
+//! Symbols by name.
 
 use crate::Image;
 use object::{Object, ObjectSymbol};
@@ -6,8 +6,8 @@ use redhanded_model::Svma;
 use std::collections::HashMap;
 
 impl Image {
-    /// The addresses of the symbols with these names, code or data, of which the
-    /// file defines one. Goes over its whole symbol table.
+    /// The addresses of the symbols with these names that the file defines, code or data.
+    /// Reads the whole symbol table.
     #[must_use]
     pub fn symbols_named(&self, names: &[&str]) -> HashMap<String, Svma> {
         let Some(object) = self.object() else {

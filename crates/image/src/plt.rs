@@ -1,4 +1,4 @@
-//! Linkage stubs and the names of what is called through them.
+//! PLT stubs, and the names of the functions that are called through them.
 
 use crate::layout::{Region, elf_file};
 use crate::{Flow, Image, Instruction};
@@ -8,17 +8,17 @@ use object::read::elf::{Rela, SectionHeader};
 use redhanded_model::Svma;
 use std::collections::HashMap;
 
-/// Which symbols an image calls or reaches through its linkage tables.
+/// The symbols that an image reaches through its PLT and GOT.
 #[derive(Debug, Default)]
 pub(crate) struct Linkage {
-    /// By the address of a slot of the global offset table.
+    /// By the address of a GOT slot.
     slots: HashMap<u64, Slot>,
-    /// By the address of a stub: the end of it and the slot it jumps through.
+    /// By the address of a stub: where it ends, and the slot it jumps through.
     stubs: Vec<Stub>,
 }
 
-/// What the loader puts into a slot. Names stay in the file until asked for: a
-/// damaged one could let every relocation share a name of megabytes.
+/// What the loader writes to a slot. Names stay in the file until they are needed: in a
+/// damaged file, all relocations could share a name of several megabytes.
 #[derive(Clone, Copy, Debug)]
 enum Slot {
     /// The address of the dynamic symbol with this number.
@@ -75,8 +75,8 @@ impl Linkage {
     }
 }
 
-/// The slot a stub jumps through: its one `jmp [slot]`, behind an endbr64 where
-/// the processor checks landing places.
+/// The slot that a stub jumps through: that of its only `jmp [slot]`, which may follow an
+/// endbr64.
 fn slot_of(stub: &[u8], start: u64) -> Option<u64> {
     let mut at = 0;
     while let Some(rest) = stub.get(at..).filter(|rest| !rest.is_empty()) {
@@ -107,7 +107,7 @@ fn slots(image: &Image) -> HashMap<u64, Slot> {
                 elf::R_X86_64_GLOB_DAT | elf::R_X86_64_JUMP_SLOT | elf::R_X86_64_64 => {
                     Slot::Symbol(relocation.r_sym(endian, false))
                 }
-                // A function chosen at load time, by a resolver that has its name.
+                // An ifunc: chosen at load time by a resolver that has its name.
                 elf::R_X86_64_IRELATIVE => {
                     Slot::Resolver(Svma(relocation.r_addend(endian).cast_unsigned()))
                 }
@@ -124,7 +124,7 @@ impl Image {
         self.code.linkage.get_or_init(|| Linkage::of(self))
     }
 
-    /// The symbol that the linkage stub at `svma` jumps to.
+    /// The symbol that the PLT stub at `svma` jumps to.
     #[must_use]
     pub fn plt_name(&self, svma: Svma) -> Option<&str> {
         self.slot_name(self.linkage().stub_slot(svma)?)
@@ -147,9 +147,8 @@ impl Image {
         }
     }
 
-    /// The symbol that the call which returns to `return_svma` calls, where the
-    /// instruction states it: a function, a linkage stub or a slot of the global
-    /// offset table.
+    /// The symbol called by the call that returns to `return_svma`, if its operand is a
+    /// constant: a function, a PLT stub or a GOT slot.
     #[must_use]
     pub fn call_target_name(&self, return_svma: Svma) -> Option<String> {
         let call = self.instruction_at(self.instruction_before(return_svma)?)?;

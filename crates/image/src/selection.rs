@@ -1,5 +1,5 @@
-//! Which modules, source files and functions are sampled, and how much each
-//! weighs: globs that a person writes.
+//! The user's globs: which modules, source files and functions are sampled, and with which
+//! weights.
 
 mod names;
 mod runtime;
@@ -8,6 +8,7 @@ use crate::{Function, Image};
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 use redhanded_model::{Excluded, Exclusions, Site, Svma};
 use std::path::Path;
+use std::sync::Arc;
 use thiserror::Error;
 
 pub use runtime::is_runtime;
@@ -23,7 +24,7 @@ pub enum SelectionError {
         /// What is wrong with it.
         why: String,
     },
-    /// A weight that is none.
+    /// A weight that is not a number from 0 up.
     #[error("bad weight '{text}': write GLOB=NUMBER with a number from 0 up, like 'parse_*=10'")]
     Weight {
         /// What was written.
@@ -58,7 +59,7 @@ impl Globs {
         self.include.is_empty() && self.exclude.is_empty()
     }
 
-    /// `None` when no glob says anything about what goes by these names.
+    /// Whether something with these names is included; `None` if no glob says so.
     fn decide(&self, names: &[String]) -> Option<bool> {
         let any = |set: &GlobSet| names.iter().any(|name| set.is_match(name));
         if any(&self.exclude) {
@@ -72,7 +73,7 @@ impl Globs {
 }
 
 fn add(set: &mut GlobSetBuilder, text: &str) -> Result<(), SelectionError> {
-    // A name without its folder is enough.
+    // A file name matches in any folder.
     for form in [text.to_owned(), format!("*/{text}")] {
         let glob = GlobBuilder::new(&form)
             .build()
@@ -94,19 +95,18 @@ fn bad_glob(glob: &str, error: &globset::Error) -> SelectionError {
     }
 }
 
-/// What debug information says about places in an image, as far as a selection
-/// depends on it.
+/// What a selection needs to know from debug information.
 pub struct SourceFacts<'a> {
-    /// Whether a compilation unit covers the place.
+    /// Whether a compilation unit covers the address.
     pub has_debug_info: &'a dyn Fn(Svma) -> bool,
-    /// Whether the code there came compiled with the toolchain.
+    /// Whether the code at the address was compiled with the toolchain, not by the user.
     pub is_toolchain: &'a dyn Fn(Svma) -> bool,
-    /// The source file of the place.
+    /// The source file of the address.
     pub file: &'a dyn Fn(Svma) -> Option<String>,
 }
 
-/// What is to be sampled. An empty one takes every module but the runtime's,
-/// with all weights 1.
+/// What to sample. Without globs, that is all modules except runtime libraries, with all
+/// weights 1.
 #[derive(Debug, Clone)]
 pub struct Selection {
     modules: Globs,
@@ -115,19 +115,21 @@ pub struct Selection {
     weights: Vec<(Globs, f64)>,
 }
 
-/// The sites of an image that are to be sampled.
-#[derive(Debug, Default)]
+/// The sites of an image that are sampled.
+#[derive(Clone, PartialEq, Debug, Default)]
 pub struct Selected {
     /// Sorted by address.
-    pub sites: Vec<Site>,
+    pub sites: Arc<Vec<Site>>,
     /// What the selection left out, by reason.
     pub excluded: Exclusions,
     /// By function; empty when all weigh 1.
-    weights: Vec<f32>,
+    pub weights: Vec<f32>,
+    /// Why there are no sites, if there are none.
+    pub why_none: Option<String>,
 }
 
 impl Selected {
-    /// How much likelier than others the site is to be drawn.
+    /// How much more likely the site is drawn than one with weight 1.
     #[must_use]
     pub fn weight(&self, site: &Site) -> f64 {
         let weight = usize::try_from(site.function)
@@ -136,10 +138,10 @@ impl Selected {
         weight.map_or(1.0, |weight| f64::from(*weight))
     }
 
-    /// Whether some site weighs more or less than others.
+    /// The greatest weight, and at least 1.
     #[must_use]
-    pub const fn is_weighted(&self) -> bool {
-        !self.weights.is_empty()
+    pub fn heaviest(&self) -> f64 {
+        self.weights.iter().copied().fold(1.0, f32::max).into()
     }
 }
 
@@ -159,9 +161,9 @@ impl Default for Selection {
 }
 
 impl Selection {
-    /// From globs, of which those with a leading `!` exclude, and from weights
-    /// written `GLOB=NUMBER`, whose globs match functions, source files or
-    /// modules; the last that matches counts.
+    /// A selection from globs, of which those with a leading `!` exclude, and from weights
+    /// written `GLOB=NUMBER`. The glob of a weight matches functions, source files or
+    /// modules, and the last weight that matches counts.
     ///
     /// # Errors
     /// When a glob or a weight does not parse.
@@ -173,7 +175,7 @@ impl Selection {
     ) -> Result<Self, SelectionError> {
         let weight = |text: &String| {
             let bad = || SelectionError::Weight { text: text.clone() };
-            // The last one: function names may have one (`operator==`).
+            // The last equals sign, because function names may contain one (`operator==`).
             let (glob, number) = text.rsplit_once('=').ok_or_else(bad)?;
             let number: f64 = number.trim().parse().map_err(|_| bad())?;
             if glob.is_empty() || !(0.0..=1e6).contains(&number) {
@@ -202,8 +204,8 @@ impl Selection {
         }
     }
 
-    /// The sites of `image` to be sampled. A function is taken or left whole, by
-    /// the source file it begins in.
+    /// The selected sites of `image`. A function is selected as a whole, by the source file
+    /// that it begins in.
     #[must_use]
     pub fn select(&self, image: &Image, facts: &SourceFacts<'_>) -> Selected {
         let set = image.sites();
@@ -220,10 +222,11 @@ impl Selection {
         };
         let plain = self.files.is_empty() && self.functions.is_empty() && self.weights.is_empty();
         if plain && runtime == Runtime::default() {
-            selected.sites = set.sites.clone();
+            selected.sites = Arc::clone(&set.sites);
             return selected;
         }
         let module = names_of(image);
+        let mut taken = Vec::new();
         for (index, function) in image.functions().as_slice().iter().enumerate() {
             let Ok(number) = u32::try_from(index) else {
                 break;
@@ -234,7 +237,7 @@ impl Selection {
                 match self.judge(function, &module, runtime, facts) {
                     Ok(judged) => {
                         weight = judged;
-                        selected.sites.extend_from_slice(sites);
+                        taken.extend_from_slice(sites);
                     }
                     Err(reason) => selected.excluded.add_many(reason, sites.len() as u64),
                 }
@@ -243,6 +246,7 @@ impl Selection {
                 selected.weights.push(weight as f32);
             }
         }
+        selected.sites = Arc::new(taken);
         selected
     }
 
@@ -294,8 +298,8 @@ impl Selection {
     }
 }
 
-/// The names that a module goes by: its path, and in a kernel what the kernel calls
-/// it.
+/// The names of a module: its path, and if it belongs to a kernel also the kernel's name
+/// for it.
 fn names_of(image: &Image) -> Vec<String> {
     let mut names = vec![image.path().to_string_lossy().into_owned()];
     if image.is_kernel() {
@@ -308,15 +312,15 @@ fn names_of(image: &Image) -> Vec<String> {
     names
 }
 
-/// Which runtimes are part of the file itself.
+/// Which runtime libraries are linked into the file.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
 struct Runtime {
     libc: bool,
     rust: bool,
 }
 
-/// Rust programs have the standard library's compiled code in them. Asking of
-/// which unit each function is takes time, so it is asked of them only.
+/// Whether the file contains the Rust standard library. Looking up the compilation unit of
+/// each function takes time, so it is done only for Rust programs.
 fn is_rust(image: &Image) -> bool {
     image.section(".comment").is_some_and(|comment| {
         comment
@@ -325,11 +329,11 @@ fn is_rust(image: &Image) -> bool {
     })
 }
 
-/// In a static program the C library is part of the file. Where the program has
-/// debug information and some code has not, that code is the runtime's.
+/// Whether the C library is linked into the file and can be recognised: it is the code
+/// without debug information in a program that has some.
 fn is_static_with_debug_info(image: &Image, facts: &SourceFacts<'_>) -> bool {
-    // The `main` of a Rust program is the compiler's, and calls one in a crate,
-    // whose mangled name has a hash behind it or not.
+    // The `main` of a Rust program is generated by the compiler. It calls the user's, whose
+    // mangled name may end with a hash.
     let is_main = |name: &str| {
         name == "main"
             || (name.starts_with("_ZN") && name.contains("4main17h"))

@@ -1,16 +1,14 @@
-//! Sections of Linux that a sequence counter guards.
+//! Read sections of Linux that are guarded by a sequence counter (seqlock).
 //!
-//! A reader of such data reads while somebody may be writing, notices that from
-//! the counter, and reads again: its accesses meet the writer's by design. What
-//! shows it is that the beginning and the end of the section are inlined into the
-//! function, on both sides of the access.
+//! A reader of such data may read while another task writes. It sees this from the counter
+//! and reads again, so its accesses collide with the writer's by design. Such a section is
+//! recognised by its begin and end functions, inlined on both sides of the access.
 
 use crate::Image;
 use redhanded_model::Svma;
 
-/// What begins a section and what ends it, as parts of the names of functions. Since
-/// 5.9 most of what a source calls are macros, and what is inlined is a look at the
-/// counter.
+/// Parts of the names of functions that begin and end a section. Since Linux 5.9 most of
+/// what sources call are macros, and only the functions that load the counter are inlined.
 const SECTIONS: [(&[&str], &[&str]); 2] = [
     (
         &[
@@ -50,7 +48,7 @@ const SECTIONS: [(&[&str], &[&str]); 2] = [
 ];
 
 impl Image {
-    /// Whether the access at `svma` lies in a section of a sequence counter.
+    /// Whether the access at `svma` is in a read section of a sequence counter.
     #[must_use]
     pub fn in_sequence_section(&self, svma: Svma) -> bool {
         if !self.is_kernel() {

@@ -1,21 +1,26 @@
-//! The sampling set of one image: every instruction that may be sampled, and
-//! for every other access to memory the reason why not.
+//! The sampling set of an image: every instruction that may be sampled, and how many other
+//! memory accesses were left out for which reason.
 
+mod cache;
+mod encoding;
 mod scan;
 mod text;
+
+pub use cache::{SiteCache, user_cache};
 
 use crate::Image;
 use rayon::prelude::*;
 use redhanded_model::{Excluded, Exclusions, Site, Svma};
 use scan::{Scanned, Scanner};
 use std::ops::Range;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// All sites of an image.
-#[derive(Debug, Default)]
+#[derive(PartialEq, Eq, Debug, Default)]
 pub struct SamplingSet {
-    /// Sorted by address.
-    pub sites: Vec<Site>,
+    /// Sorted by address, and shared with a selection that takes all of them.
+    pub sites: Arc<Vec<Site>>,
     /// What was left out, by reason.
     pub excluded: Exclusions,
     excluded_in: Vec<u32>,
@@ -50,22 +55,35 @@ impl SamplingSet {
     }
 }
 
-/// Bytes of text that one task decodes: enough to be worth a task, little enough
-/// to share the work evenly and to report progress.
+/// Bytes of text that one task decodes: enough to be worth a task, few enough to spread the
+/// work evenly and to report progress.
 const CHUNK: u64 = 128 << 10;
 
 impl Image {
-    /// The sampling set, made on first use with all cores.
+    /// The sampling set, computed on all cores on first use.
     #[must_use]
     pub fn sites(&self) -> &SamplingSet {
-        self.sites_with_progress(&|_, _| {})
+        self.index(None, &|_, _| {})
     }
 
-    /// The same, telling how many bytes of text are done of how many in all.
-    /// Called from several threads, and not at all if the set is made already.
-    #[must_use]
-    pub fn sites_with_progress(&self, progress: &(dyn Fn(u64, u64) + Sync)) -> &SamplingSet {
-        self.code.sites.get_or_init(|| build(self, progress))
+    /// Like [`sites`](Self::sites), but loaded from `cache` if it is there, and stored in it
+    /// otherwise. `progress` receives the bytes of text that are done and their total. It is
+    /// called from several threads, and not at all if nothing has to be decoded.
+    pub fn index(
+        &self,
+        cache: Option<&SiteCache>,
+        progress: &(dyn Fn(u64, u64) + Sync),
+    ) -> &SamplingSet {
+        self.code.sites.get_or_init(|| {
+            if let Some(set) = cache.and_then(|cache| cache.load(self)) {
+                return set;
+            }
+            let set = build(self, progress);
+            if let Some(cache) = cache {
+                cache.store(self, &set);
+            }
+            set
+        })
     }
 }
 
@@ -90,7 +108,7 @@ fn build(image: &Image, progress: &(dyn Fn(u64, u64) + Sync)) -> SamplingSet {
     set
 }
 
-/// Runs of functions with about [`CHUNK`] bytes each.
+/// Splits the functions into ranges of about [`CHUNK`] bytes each.
 fn chunks(count: usize, size: impl Fn(usize) -> u64) -> Vec<Range<usize>> {
     let mut chunks = Vec::new();
     let (mut start, mut bytes) = (0, 0u64);
@@ -104,16 +122,16 @@ fn chunks(count: usize, size: impl Fn(usize) -> u64) -> Vec<Range<usize>> {
     chunks
 }
 
-/// Puts the parts together and drops the functions that some instruction of the
-/// module treats as data.
+/// Joins the chunks, and drops functions that another instruction of the module treats as
+/// data.
 fn merge(image: &Image, chunks: Vec<Scanned>) -> SamplingSet {
     let functions = image.functions();
     let kernel = image.is_kernel();
     let mut is_data = vec![false; functions.as_slice().len()];
     for (referred, whole) in chunks.iter().flat_map(|chunk| &chunk.references) {
-        // The address of a function's start is a function pointer; reading from
-        // there, or pointing into the middle, is how data is used. A kernel
-        // points into its functions to say where it was.
+        // A reference to a function's start is a function pointer. A read from it, or
+        // a pointer into its middle, means data; but kernels also point into functions
+        // to record code positions.
         if (*whole || !kernel)
             && let Some(index) = functions.index_at(Svma(*referred))
             && let Some(function) = functions.as_slice().get(index)
@@ -124,8 +142,7 @@ fn merge(image: &Image, chunks: Vec<Scanned>) -> SamplingSet {
         }
     }
     let mut set = SamplingSet::default();
-    set.sites
-        .reserve_exact(chunks.iter().map(|chunk| chunk.sites.len()).sum());
+    let mut sites = Vec::with_capacity(chunks.iter().map(|chunk| chunk.sites.len()).sum());
     set.excluded_in.reserve_exact(is_data.len());
     for chunk in chunks {
         set.excluded.merge(&chunk.excluded);
@@ -133,7 +150,7 @@ fn merge(image: &Image, chunks: Vec<Scanned>) -> SamplingSet {
         for site in chunk.sites {
             let function = site.function as usize;
             if is_data.get(function) == Some(&false) {
-                set.sites.push(site);
+                sites.push(site);
             } else {
                 set.excluded.add(Excluded::DataInText);
                 if let Some(count) = set.excluded_in.get_mut(function) {
@@ -142,5 +159,6 @@ fn merge(image: &Image, chunks: Vec<Scanned>) -> SamplingSet {
             }
         }
     }
+    set.sites = Arc::new(sites);
     set
 }

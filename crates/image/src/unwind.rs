@@ -1,13 +1,12 @@
-//! Whole stacks from registers, stack memory and the files' unwind tables.
+//! Unwinds stacks from registers, stack memory and the files' unwind tables.
 //!
-//! Takes modules as images with the bias they are loaded at, and memory as a
-//! closure; does no I/O on the target. Works at any instruction the tables
-//! cover (they describe prologues, epilogues and linkage stubs too), through
-//! signal handlers, without frame pointers. All registers are followed, because
-//! dynamic linkers and functions with aligned stacks find their frame by others
-//! than rsp and rbp. Kernels and their modules have a table of their own kind
-//! (`orc.rs`), which leads through interrupts and from their stacks to the
-//! interrupted ones. Where there is no table it follows frame pointers.
+//! Modules are images with a load bias, and memory is a closure: the unwinder does no I/O on
+//! the target. It works at every instruction that a table covers (including prologues,
+//! epilogues and PLT stubs), through signal handlers, and without frame pointers. It tracks
+//! all registers, because dynamic linkers and functions with aligned stacks keep their frame
+//! in registers other than rsp and rbp. Kernels and their modules have their own kind of
+//! table (`orc.rs`), which also leads through interrupts to the interrupted stack. Code
+//! without a table is unwound by frame pointers.
 
 mod orc;
 mod step;
@@ -20,16 +19,16 @@ use crate::Image;
 use gimli::UnwindContext;
 use redhanded_model::Registers;
 use std::ops::Range;
-use step::{Machine, Step};
+use step::{FrameRegisters, Step};
 use table::Tables;
 
-/// No stack is told deeper than this.
+/// Deeper stacks are cut.
 const MAX_FRAMES: usize = 128;
 
 /// Unwinds the stacks of one address space.
 #[derive(Default)]
 pub struct Unwinder {
-    /// Sorted by where they start.
+    /// Sorted by start address.
     modules: Vec<Module>,
     context: UnwindContext<usize>,
 }
@@ -51,19 +50,19 @@ impl std::fmt::Debug for Unwinder {
 }
 
 impl Unwinder {
-    /// One that knows no modules yet.
+    /// An unwinder without modules.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Makes known that `image` is loaded so that live addresses are stated
-    /// addresses plus `bias` (wrapping). Reads headers only.
+    /// Adds a module: `image`, loaded with `bias`, which is added to its addresses
+    /// (wrapping). Reads only headers.
     pub fn add_module(&mut self, image: &Image, bias: u64) {
         let Some(range) = live(extent(image), bias) else {
             return;
         };
-        // A file mapped again where it was replaces itself.
+        // A file that is mapped again at the same address replaces itself.
         self.modules
             .retain(|module| module.range.start != range.start);
         let code = image
@@ -86,7 +85,7 @@ impl Unwinder {
         );
     }
 
-    /// Forgets the module which [`add_module`](Self::add_module) made known.
+    /// Removes a module that was added by [`add_module`](Self::add_module).
     pub fn remove_module(&mut self, image: &Image, bias: u64) {
         if let Some(range) = live(extent(image), bias) {
             self.modules
@@ -97,41 +96,40 @@ impl Unwinder {
     /// The stack of a task with these registers: first its pc, then return
     /// addresses, innermost first.
     ///
-    /// What a return address belongs to is found by looking up the address
-    /// minus one. That holds for every element but the first, also for a
-    /// function that was interrupted by a signal: its pc is given plus one.
-    /// `read` gives the eight bytes at an address, code too, or nothing.
+    /// To find the code of a return address, look up the address minus one. This is true for
+    /// every element but the first, even for a function that was interrupted by a signal:
+    /// its pc is returned plus one. `read` returns the eight bytes at an address of code or
+    /// data, if they can be read.
     pub fn unwind(
         &mut self,
         registers: &Registers,
         read: &mut dyn FnMut(u64) -> Option<u64>,
     ) -> Vec<u64> {
-        let mut machine = Machine::new(registers, read);
+        let mut frame = FrameRegisters::new(registers, read);
         let mut frames = vec![registers.rip];
-        // Of a return address the instruction before it counts.
+        // A return address stands for the instruction before it.
         let mut back = 0;
         while frames.len() < MAX_FRAMES {
-            let stack = machine.sp();
-            let Some(step) = step(&self.modules, &mut self.context, &mut machine, back) else {
+            let stack = frame.sp();
+            let Some(step) = step(&self.modules, &mut self.context, &mut frame, back) else {
                 break;
             };
             match step {
-                // A call pushes, so its caller's stack ended higher: anything
-                // else is a cycle or garbage.
-                Step::Called if machine.sp() > stack => {
+                // A call pushes, so the caller's stack pointer is higher. Anything else
+                // is a cycle or garbage.
+                Step::Called if frame.sp() > stack => {
                     back = 1;
-                    frames.push(machine.pc());
+                    frames.push(frame.pc());
                 }
-                // A signal's handler, or what a kernel does for an interrupt, may
-                // run on a stack of its own, above or below. What leads in a
-                // circle is cut by the limit.
+                // A signal handler or an interrupt may run on its own stack, above or
+                // below. A cycle is ended by the limit.
                 Step::Switched => {
                     back = 1;
-                    frames.push(machine.pc());
+                    frames.push(frame.pc());
                 }
                 Step::Interrupted => {
                     back = 0;
-                    frames.push(machine.pc().wrapping_add(1));
+                    frames.push(frame.pc().wrapping_add(1));
                 }
                 Step::Called | Step::Outermost => break,
             }
@@ -143,28 +141,27 @@ impl Unwinder {
 fn step(
     modules: &[Module],
     context: &mut UnwindContext<usize>,
-    machine: &mut Machine<'_>,
+    frame: &mut FrameRegisters<'_>,
     back: u64,
 ) -> Option<Step> {
-    let at = machine.pc().wrapping_sub(back);
+    let at = frame.pc().wrapping_sub(back);
     let module = module_at(modules, at);
-    // A kernel returns to no signal handler; looking for one would read memory,
-    // which takes long where it is another machine's.
+    // There are no signal frames in a kernel. Looking for one would read memory, which is
+    // slow if it is another machine's.
     if !module.is_some_and(|module| module.tables.is_kernel())
-        && let Some(step) = machine.step_signal()
+        && let Some(step) = frame.step_signal()
     {
         return Some(step);
     }
     if let Some(module) = module
         && let Some(step) = module
             .tables
-            .step(at.wrapping_sub(module.bias), machine, context)
+            .step(at.wrapping_sub(module.bias), frame, context)
     {
         return Some(step);
     }
-    // A function that called has touched the stack; an interrupted one may not
-    // have.
-    machine.step_guessing(back == 0, |pc| {
+    // A function that made a call has used the stack. An interrupted one may not have.
+    frame.step_guessing(back == 0, |pc| {
         module_at(modules, pc)
             .is_some_and(|module| module.code.iter().any(|code| code.contains(&pc)))
     })
@@ -177,7 +174,7 @@ fn module_at(modules: &[Module], at: u64) -> Option<&Module> {
         .filter(|module| module.range.contains(&at))
 }
 
-/// From the lowest to the highest stated address.
+/// The range from the lowest to the highest address in the file.
 fn extent(image: &Image) -> Option<Range<u64>> {
     let segments = || image.segments().iter().filter(|s| s.mem_size > 0);
     let start = segments().map(|s| s.svma.0).min()?;

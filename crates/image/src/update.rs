@@ -1,19 +1,18 @@
-//! Seeing a read-modify-write that takes several instructions: a load, a change,
-//! and a store back of the same operand.
+//! Recognises a read-modify-write that consists of several instructions: a load, a
+//! computation, and a store to the same operand.
 //!
-//! Unoptimised code does every `x++` this way, and a pointer to `x` is itself
-//! loaded anew for the store. So registers and memory operands are given value
-//! numbers along a straight run of instructions: two operands are the same when
-//! their addresses have the same numbers, and a stored value comes from a load
-//! when the load is among its ancestors. Stores through other operands are
-//! taken not to alias; over so few instructions that is what compilers mean.
+//! Unoptimised code does every `x++` this way, and even reloads the pointer to `x` for the
+//! store. So registers and memory operands get value numbers along straight-line code: two
+//! operands are the same if their addresses have the same numbers, and a stored value comes
+//! from a load if the load is among its ancestors. Stores through other operands are assumed
+//! not to alias, which is reasonable over so few instructions.
 
 use crate::{Flow, Image, Instruction, Operand, SegmentBase};
 use iced_x86::{InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register as Named};
 use redhanded_model::{AccessKind, Svma};
 use std::collections::{HashMap, VecDeque};
 
-/// How many instructions the store may be behind its load.
+/// How many instructions there may be from the load to the store.
 const REACH: usize = 8;
 
 impl Image {
@@ -25,7 +24,7 @@ impl Image {
         let Some(function) = self.function_at(site) else {
             return false;
         };
-        // As far back again as the load may be: its address was loaded there.
+        // Twice as far back as the load may be, since its address was loaded before it.
         let mut window = VecDeque::with_capacity(3 * REACH + 1);
         let mut position = None;
         for raw in self.instructions(function) {
@@ -82,7 +81,7 @@ fn is_half(window: &[Instruction], at: usize) -> bool {
         || (at.saturating_sub(REACH)..at).any(|load| pair(load, at))
 }
 
-/// The mark of the load at `index` among ancestors.
+/// The bit of the load at `index` in a set of ancestors.
 fn bit(index: usize) -> u64 {
     u32::try_from(index).map_or(0, |index| 1u64.checked_shl(index).unwrap_or(0))
 }
@@ -91,14 +90,14 @@ fn bit(index: usize) -> u64 {
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum Effect {
     None,
-    Load(Place),
-    /// With the loads its value comes from.
-    Store(Place, u64),
+    Load(SymbolicAddress),
+    /// With the set of loads that its value comes from.
+    Store(SymbolicAddress, u64),
 }
 
-/// An address, in value numbers.
+/// An address in terms of value numbers.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-struct Place {
+struct SymbolicAddress {
     base: u32,
     index: u32,
     scale: u8,
@@ -107,7 +106,7 @@ struct Place {
     bit: u32,
 }
 
-/// A value: equal numbers are equal values.
+/// A value. Equal numbers mean equal values.
 #[derive(Clone, Copy, Debug)]
 struct Value {
     number: u32,
@@ -120,12 +119,12 @@ type Computation = (iced_x86::Code, u64, u64, Vec<u32>, usize);
 #[derive(Default)]
 struct Numbering {
     registers: HashMap<Named, Value>,
-    memory: HashMap<Place, Value>,
+    memory: HashMap<SymbolicAddress, Value>,
     computed: HashMap<Computation, u32>,
     last: u32,
 }
 
-/// The flags, as a register of their own: no instruction uses register none.
+/// Stands for the flags, since no instruction uses register none.
 const FLAGS: Named = Named::None;
 
 impl Numbering {
@@ -146,12 +145,12 @@ impl Numbering {
         value
     }
 
-    fn place(&mut self, raw: &iced_x86::Instruction, operand: &Operand) -> Place {
+    fn place(&mut self, raw: &iced_x86::Instruction, operand: &Operand) -> SymbolicAddress {
         let mut number = |register: Named| match register {
             Named::None | Named::RIP | Named::EIP => 0,
             register => self.register(register.full_register()).number,
         };
-        Place {
+        SymbolicAddress {
             base: number(raw.memory_base()),
             index: number(raw.memory_index()),
             scale: operand.scale,
@@ -165,7 +164,7 @@ impl Numbering {
         }
     }
 
-    /// Goes over one instruction.
+    /// Processes one instruction.
     fn step(
         &mut self,
         index: usize,
@@ -223,7 +222,7 @@ impl Numbering {
         let constants = (constant(raw), shape(raw));
         for (result, register) in used.iter().filter(|used| writes(used.access())).enumerate() {
             let number = match (raw.mnemonic(), loaded) {
-                // What is loaded as it is has the number of the memory's value.
+                // A plain load gives the number of the value in memory.
                 (Mnemonic::Mov, Some(number)) if register.register().size() >= 4 => number,
                 (Mnemonic::Mov, None) if is_copy(raw) => inputs.first().copied().unwrap_or(0),
                 _ => self.compute((raw.code(), constants.0, constants.1, inputs.clone(), result)),
@@ -253,7 +252,7 @@ impl Numbering {
         match access.kind {
             AccessKind::Read => Effect::Load(place),
             AccessKind::Write => Effect::Store(place, stored),
-            // Not a half: it does the whole.
+            // Not half of an update but all of it.
             AccessKind::Update => Effect::None,
         }
     }
@@ -287,14 +286,14 @@ fn is_copy(raw: &iced_x86::Instruction) -> bool {
     raw.op1_kind() == OpKind::Register && raw.op0_register().size() == 8
 }
 
-/// The instruction's immediate number.
+/// The instruction's immediate.
 fn constant(raw: &iced_x86::Instruction) -> u64 {
     (0..raw.op_count())
         .find_map(|operand| raw.try_immediate(operand).ok())
         .unwrap_or(0)
 }
 
-/// What of an address computation is not in its registers.
+/// The part of an address computation that is not in registers.
 fn shape(raw: &iced_x86::Instruction) -> u64 {
     raw.memory_displacement64()
         .wrapping_mul(16)

@@ -3,11 +3,11 @@
 //!
 //! `cargo bench -p redhanded-target`
 
-use redhanded_image::DebugSearch;
+use redhanded_image::{DebugSearch, Selected};
 use redhanded_model::{Delays, Strategy, WindowPlan};
 use redhanded_process::{Process, Program, Settings};
 use redhanded_target::driver::Driver;
-use redhanded_target::images::{Images, Selected};
+use redhanded_target::images::Images;
 use redhanded_target::{Arm, Event, Signals, Target};
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};

@@ -12,6 +12,7 @@
 //! - A child that `clone` is asked to hide from tracers (CLONE_UNTRACED) has our
 //!   breakpoints in its text all the same.
 
+use memchr::memmem;
 use redhanded_image::{Flow, Image, Instruction};
 use redhanded_model::{Avma, ModuleId, Svma};
 use redhanded_target::Module;
@@ -159,12 +160,10 @@ fn system_calls(image: &Image, number: u8) -> Vec<Svma> {
         let Some(text) = image.bytes_at(segment.svma, segment.file_size as usize) else {
             continue;
         };
-        let mut from = 0;
-        while let Some(at) = position(&text[from..], &load) {
-            let after = from + at + load.len();
-            from = after;
+        for at in memmem::find_iter(text, &load) {
+            let after = at + load.len();
             let near = &text[after..text.len().min(after + NEAR)];
-            let Some(call) = position(near, &SYSCALL) else {
+            let Some(call) = memmem::find(near, &SYSCALL) else {
                 continue;
             };
             let svma = segment.svma.offset((after + call) as u64);
@@ -180,11 +179,6 @@ fn system_calls(image: &Image, number: u8) -> Vec<Svma> {
 
 /// The instruction.
 pub const SYSCALL: [u8; 2] = [0x0f, 0x05];
-
-/// Where `wanted` begins in `bytes`.
-pub fn position(bytes: &[u8], wanted: &[u8]) -> Option<usize> {
-    bytes.windows(wanted.len()).position(|run| run == wanted)
-}
 
 #[cfg(test)]
 mod tests {

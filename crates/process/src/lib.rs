@@ -25,7 +25,7 @@ mod trap;
 mod watches;
 
 pub use launch::Program;
-pub use tracer::{Front, Guarded, Side, Tracer, split};
+pub use tracer::{Front, Guarded, Split, Tracer, split};
 pub use watches::WatchBy;
 
 use redhanded_model::{Avma, Bytes, Region, Registers, SpaceId, TaskId, ThreadName, Unseen};

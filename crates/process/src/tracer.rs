@@ -16,7 +16,8 @@ use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -24,11 +25,11 @@ use std::time::Duration;
 pub(super) const RUN_FIRST: i32 = -15;
 
 /// Which of the two processes this one is now.
-pub enum Side {
+pub enum Split {
     /// The one that the user started and sees.
     Front(Front),
     /// The one that traces.
-    Tracer(Tracer),
+    Tracer(Box<Tracer>),
 }
 
 /// What would be left behind by a tracer that is killed.
@@ -43,7 +44,7 @@ pub enum Guarded {
 ///
 /// # Errors
 /// When there is no room for another process.
-pub fn split(signals: Arc<Signals>, guarded: Guarded) -> io::Result<(Side, UnixStream)> {
+pub fn split(signals: Arc<Signals>, guarded: Guarded) -> io::Result<(Split, UnixStream)> {
     let ledger = Ledger::new()?;
     let (front, tracer) = UnixStream::pair()?;
     let (watched, lifeline) = UnixStream::pair()?;
@@ -73,7 +74,7 @@ pub fn split(signals: Arc<Signals>, guarded: Guarded) -> io::Result<(Side, UnixS
             endings: HashMap::new(),
             mirrors: None,
         };
-        return Ok((Side::Front(front_side), front));
+        return Ok((Split::Front(front_side), front));
     }
     drop((front, watched));
     sys::when_parent_dies(FRONT_DIED)?;
@@ -90,10 +91,10 @@ pub fn split(signals: Arc<Signals>, guarded: Guarded) -> io::Result<(Side, UnixS
     let side = Tracer {
         ledger,
         lifelines: std::iter::once(lifeline).chain(second).collect(),
-        ready: Arc::default(),
+        ready: mpsc::channel(),
         _signals: kept,
     };
-    Ok((Side::Tracer(side), tracer))
+    Ok((Split::Tracer(Box::new(side)), tracer))
 }
 
 /// Waits for the tracer to end. If it says no farewell, puts back everything that
@@ -112,8 +113,8 @@ pub struct Tracer {
     /// Closed by the kernel when the tracing thread dies, before it lets go of its
     /// tracees.
     lifelines: Vec<UnixStream>,
-    /// How many other threads keep no file of ours open.
-    ready: Arc<AtomicUsize>,
+    /// Each other thread reports here once it keeps no file of ours open.
+    ready: (Sender<()>, Receiver<()>),
     _signals: SignalSet,
 }
 
@@ -127,10 +128,10 @@ impl Tracer {
     /// its tracer kills.
     pub fn for_threads(&self) -> impl Fn() + Clone + Send + Sync + 'static {
         let lifelines: Vec<RawFd> = self.lifelines.iter().map(AsRawFd::as_raw_fd).collect();
-        let ready = Arc::clone(&self.ready);
+        let ready = self.ready.0.clone();
         move || {
             let _ = sys::own_files(&lifelines);
-            ready.fetch_add(1, Ordering::Release);
+            let _ = ready.send(());
         }
     }
 
@@ -146,10 +147,12 @@ impl Tracer {
         });
     }
 
-    /// Waits until so many threads have done that.
+    /// Sleeps until so many threads have done that. The tracer must not spin here:
+    /// it has the highest priority, and on a busy machine it would keep the very
+    /// threads it waits for off the CPU.
     pub fn wait_for_threads(&self, threads: usize) {
-        while self.ready.load(Ordering::Acquire) < threads {
-            std::thread::yield_now();
+        for _ in 0..threads {
+            let _ = self.ready.1.recv();
         }
     }
 

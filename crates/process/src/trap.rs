@@ -12,9 +12,10 @@
 
 use super::Process;
 use super::events::pause;
-use super::hooks::{Hook, SYSCALL, position};
+use super::hooks::{Hook, SYSCALL};
 use super::maps;
 use super::tasks::{self, Signals, bit};
+use memchr::memmem;
 use redhanded_model::{Avma, SpaceId};
 use redhanded_sys::{self as sys, Change, Tid};
 use redhanded_target::Stop;
@@ -56,7 +57,7 @@ impl Process {
             .and_then(|map| {
                 let mut text = vec![0; (map.end - map.start) as usize];
                 space.memory.read_exact_at(&mut text, map.start).ok()?;
-                Some(map.start + position(&text, &SYSCALL)? as u64)
+                Some(map.start + memmem::find(&text, &SYSCALL)? as u64)
             });
         if tasks::signals(space.pid, Signals::Ignored) & TRAP != 0 {
             space.trap.action = Some([IGNORE, 0, 0, 0]);

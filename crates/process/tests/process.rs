@@ -1,10 +1,10 @@
 //! The process backend on small real programs, compiled here.
 
-use redhanded_image::DebugSearch;
+use redhanded_image::{DebugSearch, Selected};
 use redhanded_model::{Delays, Loss, Strategy, WindowPlan};
 use redhanded_process::{Follow, Process, Program, Settings};
 use redhanded_target::driver::Driver;
-use redhanded_target::images::{Images, Selected};
+use redhanded_target::images::Images;
 use redhanded_target::{Arm, Ending, Event, Inspect, Signals, Target};
 use std::path::{Path, PathBuf};
 use std::process::Command;

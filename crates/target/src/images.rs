@@ -1,39 +1,16 @@
 //! The files of a target, opened once and kept over repeated runs.
 
-use redhanded_image::{DebugSearch, Image};
-use redhanded_model::{Site, Unseen};
+use redhanded_image::{DebugSearch, FileIdentity, Image, Selected};
+use redhanded_model::Unseen;
 use std::collections::HashMap;
-use std::fs;
-use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
-
-/// A site that may be drawn, with its weight in the draw.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Weighted {
-    /// The site.
-    pub site: Site,
-    /// How much likelier than an ordinary site it is drawn.
-    pub weight: f64,
-}
-
-/// The sites of one file that the user wants sampled.
-#[derive(Clone, PartialEq, Debug, Default)]
-pub struct Selected {
-    /// Them.
-    pub sites: Vec<Weighted>,
-    /// Why there are none, if there are none.
-    pub why_none: Option<String>,
-}
-
-/// What a file's identity is on disk: a rebuilt one is another file.
-type FileKey = (PathBuf, u64, u64, i64, i64);
 
 type Select = dyn Fn(&Arc<Image>) -> Selected + Send + Sync;
 
 /// Opened images and their selected sites.
 pub struct Images {
-    opened: Mutex<HashMap<FileKey, Entry>>,
+    opened: Mutex<HashMap<FileIdentity, Entry>>,
     search: DebugSearch,
     select: Box<Select>,
 }
@@ -68,9 +45,9 @@ impl Images {
             what: path.display().to_string(),
             why,
         };
-        let key = key(path).ok_or_else(|| unseen("cannot be opened".to_owned()))?;
+        let identity = FileIdentity::of(path).map_err(|_| unseen("cannot be opened".to_owned()))?;
         let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
-        let entry = opened.entry(key).or_insert_with(|| Entry {
+        let entry = opened.entry(identity).or_insert_with(|| Entry {
             image: Image::open(path)
                 .map(|image| Arc::new(image.with_debug_search(self.search.clone())))
                 .map_err(|error| error.to_string()),
@@ -84,10 +61,9 @@ impl Images {
     pub fn adopt(&self, image: Image) -> Arc<Image> {
         let image = Arc::new(image.with_debug_search(self.search.clone()));
         let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
-        // There is no file of this name on any device.
-        let key = (image.path().to_owned(), 0, opened.len() as u64, 0, 0);
+        let identity = FileIdentity::without_file(image.path(), opened.len() as u64);
         opened.insert(
-            key,
+            identity,
             Entry {
                 image: Ok(Arc::clone(&image)),
                 selected: None,
@@ -112,15 +88,4 @@ impl Images {
             None => Arc::new((self.select)(image)),
         }
     }
-}
-
-fn key(path: &Path) -> Option<FileKey> {
-    let data = fs::metadata(path).ok()?;
-    Some((
-        path.to_owned(),
-        data.dev(),
-        data.ino(),
-        data.mtime(),
-        data.mtime_nsec(),
-    ))
 }

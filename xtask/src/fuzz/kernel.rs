@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, ensure};
 use redhanded_image::Image;
-use redhanded_image::kernel::{Btf, symbols, unpack, with_symbols};
+use redhanded_image::kernel_file::{Btf, symbols, unpack, with_symbols};
 
 use super::seeds::Seed;
 

@@ -1,23 +1,20 @@
 use super::*;
 use redhanded_model::{AccessKind, Site};
-use redhanded_target::images::Weighted;
 use std::collections::HashSet;
 
 fn sites(count: u64, weight: impl Fn(u64) -> f64) -> Arc<Selected> {
     let sites = (0..count)
-        .map(|at| Weighted {
-            site: Site {
-                svma: Svma(at),
-                function: 0,
-                size: 4,
-                kind: AccessKind::Read,
-            },
-            weight: weight(at),
+        .map(|at| Site {
+            svma: Svma(at),
+            function: at as u32,
+            size: 4,
+            kind: AccessKind::Read,
         })
         .collect();
     Arc::new(Selected {
-        sites,
-        why_none: None,
+        sites: Arc::new(sites),
+        weights: (0..count).map(|at| weight(at) as f32).collect(),
+        ..Selected::default()
     })
 }
 

@@ -199,12 +199,12 @@ impl Description {
 
 /// The position of a register, in bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Field {
+struct RegisterSlot {
     offset: usize,
     size: usize,
 }
 
-impl Field {
+impl RegisterSlot {
     /// Its value; `None` also if the stub says that it is unavailable.
     fn value(self, packet: &[u8]) -> Option<u64> {
         let text = packet.get(2 * self.offset..2 * (self.offset + self.size))?;
@@ -216,17 +216,17 @@ impl Field {
 /// The positions of the registers in a `g` packet.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Layout {
-    general: [Field; 16],
-    rip: Field,
-    eflags: Field,
-    cs: Option<Field>,
-    fs_base: Option<Field>,
-    gs_base: Option<Field>,
-    kernel_gs_base: Option<Field>,
-    cr0: Option<Field>,
-    cr3: Option<Field>,
-    cr4: Option<Field>,
-    efer: Option<Field>,
+    general: [RegisterSlot; 16],
+    rip: RegisterSlot,
+    eflags: RegisterSlot,
+    cs: Option<RegisterSlot>,
+    fs_base: Option<RegisterSlot>,
+    gs_base: Option<RegisterSlot>,
+    kernel_gs_base: Option<RegisterSlot>,
+    cr0: Option<RegisterSlot>,
+    cr3: Option<RegisterSlot>,
+    cr4: Option<RegisterSlot>,
+    efer: Option<RegisterSlot>,
 }
 
 impl Layout {
@@ -235,7 +235,7 @@ impl Layout {
         let mut offset = 0;
         for register in registers {
             let size = register.bits.div_ceil(8) as usize;
-            fields.push((register.name.as_str(), Field { offset, size }));
+            fields.push((register.name.as_str(), RegisterSlot { offset, size }));
             offset += size;
         }
         let find = |name: &str| {
@@ -247,7 +247,7 @@ impl Layout {
                 .filter(|place| sizes.contains(&place.size))
                 .ok_or(Unusable::Register(name))
         };
-        let mut general = [Field { offset: 0, size: 0 }; 16];
+        let mut general = [RegisterSlot { offset: 0, size: 0 }; 16];
         for (name, register) in GENERAL {
             general[register as usize] = sized(name, &[8])?;
         }
@@ -271,7 +271,7 @@ impl Layout {
     /// is missing.
     #[must_use]
     pub fn registers(&self, packet: &[u8]) -> Option<VcpuRegisters> {
-        let value = |place: Option<Field>| place?.value(packet);
+        let value = |place: Option<RegisterSlot>| place?.value(packet);
         let (fs_base, gs_base) = (value(self.fs_base), value(self.gs_base));
         let mut general = Registers {
             rip: self.rip.value(packet)?,

@@ -1,7 +1,7 @@
 //! Where the fields and per-CPU variables are that are read from a kernel. They
 //! differ from version to version; the kernel's type information has them.
 
-use redhanded_image::kernel::Btf;
+use redhanded_image::kernel_file::Btf;
 use std::collections::HashMap;
 
 /// Offsets in the kernel's structures and in the data of a CPU. `None` where this

@@ -4,7 +4,7 @@
 use super::{GuestMachine, SPACE};
 use crate::Source;
 use crate::linux::{LoadedModule, PerCpu};
-use redhanded_image::kernel::unpack;
+use redhanded_image::kernel_file::unpack;
 use redhanded_image::{Image, link};
 use redhanded_model::{Avma, ModuleId};
 use redhanded_target::{Module, Stop, VMLINUX};
@@ -103,7 +103,7 @@ impl GuestMachine {
         let write = || -> io::Result<()> {
             fs::create_dir_all(&place)?;
             let mut draft = tempfile::NamedTempFile::new_in(&place)?;
-            draft.write_all(&linked.bytes)?;
+            draft.write_all(&linked)?;
             draft.persist(&target)?;
             Ok(())
         };
@@ -111,7 +111,7 @@ impl GuestMachine {
         let plain = Image::open(&target).map_err(|error| error.to_string())?;
         let mut live = Vec::new();
         for segment in plain.segments().iter().filter(|segment| segment.executable) {
-            let at = segment.svma.0.wrapping_add(linked.base);
+            let at = segment.svma.0;
             let answers = self.ask(&self.reading(at, segment.file_size as usize));
             let text = answers.and_then(|mut answers| answers.pop()?.memory());
             let Some(text) = text else {
@@ -136,7 +136,7 @@ impl GuestMachine {
                 svma,
             });
         }
-        self.add_module(image, module.name.clone(), linked.base, range);
+        self.add_module(image, module.name.clone(), 0, range);
         Ok(())
     }
 

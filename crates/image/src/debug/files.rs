@@ -1,14 +1,14 @@
-//! Source files as a unit's line table names them.
+//! The source files in a unit's line table.
 
 use super::program::{Die, Program};
 use gimli::{AttributeValue, UnitOffset};
 use std::path::PathBuf;
 
-/// No unit names more files than this.
+/// No unit has more files than this.
 const MAX_FILES: u64 = 1 << 16;
 
 impl Program<'_> {
-    /// The path of file `index` of the unit `holder` is in.
+    /// The path of file `index` of `holder`'s unit.
     pub(super) fn file(&self, holder: Die, index: u64) -> Option<PathBuf> {
         let (dwarf, unit) = self.dwarf_and_unit(holder)?;
         let header = unit.line_program.as_ref()?.header();
@@ -21,7 +21,7 @@ impl Program<'_> {
         if let Some(folder) = &unit.comp_dir {
             path.push(&*folder.to_string_lossy());
         }
-        // Folder 0 is the unit's own; joining an absolute path replaces.
+        // Folder 0 is the unit's own. Joining an absolute path replaces it.
         if file.directory_index() != 0
             && let Some(folder) = file.directory(header)
         {
@@ -31,7 +31,7 @@ impl Program<'_> {
         Some(path)
     }
 
-    /// Every file the unit's line table names.
+    /// All files in the unit's line table.
     pub(super) fn files(&self, unit: u32) -> Vec<PathBuf> {
         let die = Die::new(unit, UnitOffset(0));
         let count = self

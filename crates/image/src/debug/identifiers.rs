@@ -1,4 +1,4 @@
-//! The names a unit declares, and which of them have atomic or volatile types.
+//! The names that a unit declares, and which of them have atomic or volatile types.
 
 use super::program::{Die, Entry, Program};
 use super::types::How;
@@ -8,18 +8,18 @@ use std::collections::HashMap;
 /// No function declares more names than this.
 const MAX_LOCALS: usize = 1 << 12;
 
-/// What is declared by one name, all declarations taken together.
+/// Everything that is declared with one name.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub(super) struct Declared {
     /// Something whose every access synchronises.
     pub(super) synchronising: Option<How>,
-    /// A pointer to such.
+    /// A pointer to such a thing.
     pub(super) points_to: Option<How>,
-    /// Something else, too: the first such declaration.
+    /// Anything else: its first declaration.
     pub(super) plain: Option<Die>,
 }
 
-/// Names with what they stand for.
+/// What each name stands for.
 pub(super) type Names = HashMap<String, Declared>;
 
 /// The names of one unit that are not local to a function.
@@ -27,8 +27,7 @@ pub(super) type Names = HashMap<String, Declared>;
 pub(super) struct Identifiers {
     pub(super) globals: Names,
     pub(super) members: Names,
-    /// Whether the unit tells types at all; with lines only, no name says
-    /// anything.
+    /// Whether the unit has types at all. If it has only lines, names say nothing.
     pub(super) typed: bool,
 }
 
@@ -78,7 +77,7 @@ impl Identifiers {
         let mut names = Names::new();
         let mut types = HashMap::new();
         let mut open = vec![Die::new(unit, function)];
-        // What is optimised away is declared in the abstract instance only.
+        // What was optimised away is declared only in the abstract instance.
         let entry = open.first().and_then(|die| program.entry(*die));
         if let (Some(die), Some(entry)) = (open.first().copied(), entry) {
             open.extend(program.origin(die, &entry));

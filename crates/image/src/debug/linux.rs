@@ -1,37 +1,37 @@
 //! Functions of Linux whose plain accesses synchronise.
 //!
-//! A kernel has its own atomics and locks, made of inlined functions and
-//! assembly. A load by `atomic_read` is a plain move, and so is the store that
-//! releases a spinlock; only the name of the function shows what they are.
-//! Names have stayed the same over many years; new ones are added here.
+//! A kernel has its own atomics and locks, made of inlined functions and assembly. The load
+//! of an `atomic_read` is a plain move, and so is the store that releases a spinlock. Only
+//! the name of the function reveals them. The names have been stable for many years; new ones
+//! are added here.
 
-/// Which accesses a family speaks of.
+/// Which accesses a family covers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Reach {
-    /// Those of the function itself. What is inlined into it may be anything:
-    /// `kref_put` has the object's own release function in it.
+    /// Those of the function itself. Anything can be inlined into it: `kref_put` contains the
+    /// object's own release function.
     Itself,
-    /// Those of everything inlined into it too.
+    /// Also those of everything inlined into it.
     Inlined,
 }
 
 /// Functions that synchronise for the same reason.
 struct Family {
-    /// Whole names, or beginnings, which end with `*`.
+    /// Whole names, or prefixes, which end with `*`.
     names: &'static [&'static str],
     reach: Reach,
-    /// What they are to a reader of a report.
+    /// What a report calls them.
     reason: &'static str,
 }
 
 const FAMILIES: [Family; 9] = [
-    // Counters whose read and set are plain moves of a volatile word.
+    // Counters: read and set are plain moves of a volatile word.
     Family {
         names: &["refcount_*", "__refcount_*", "kref_*"],
         reach: Reach::Itself,
         reason: "reference count",
     },
-    // Without two underscores in front they are atomic; `__set_bit` is plain.
+    // Atomic without two leading underscores; `__set_bit` is plain.
     Family {
         names: &[
             "test_bit",
@@ -73,8 +73,7 @@ const FAMILIES: [Family; 9] = [
         reach: Reach::Inlined,
         reason: "bit lock",
     },
-    // Their only access is a READ_ONCE or WRITE_ONCE. Before 5.8 these
-    // themselves were functions.
+    // Their only access is a READ_ONCE or WRITE_ONCE, which were functions before 5.8.
     Family {
         names: &[
             "__read_once_size*",
@@ -89,8 +88,8 @@ const FAMILIES: [Family; 9] = [
         reach: Reach::Itself,
         reason: "reads or writes once",
     },
-    // The lock word, and the queue of those who wait for it: a waiter spins on
-    // a node that its predecessor writes.
+    // The lock word and the queue of waiters: a waiter spins on a node that its
+    // predecessor writes.
     Family {
         names: &[
             "queued_spin_*",
@@ -111,7 +110,7 @@ const FAMILIES: [Family; 9] = [
             "arch_write_trylock*",
             "_raw_read_*",
             "_raw_write_*",
-            // Not __raw_readl and the like, which reach devices.
+            // But not __raw_readl and the like, which access devices.
             "__raw_read_lock*",
             "__raw_read_unlock*",
             "__raw_read_trylock*",
@@ -127,7 +126,7 @@ const FAMILIES: [Family; 9] = [
         reach: Reach::Inlined,
         reason: "inside a spinlock",
     },
-    // Owner and count are read by those who decide whether to spin.
+    // Waiters read owner and count to decide whether to spin.
     Family {
         names: &["mutex_*", "__mutex_*", "ww_mutex_*", "__ww_mutex_*"],
         reach: Reach::Inlined,
@@ -157,7 +156,7 @@ const FAMILIES: [Family; 9] = [
         reach: Reach::Inlined,
         reason: "inside a semaphore",
     },
-    // The counter that readers compare; what it guards is not accessed here.
+    // The counter that readers compare. The data it guards is not accessed here.
     Family {
         names: &[
             "__seqprop_*",
@@ -181,8 +180,7 @@ const FAMILIES: [Family; 9] = [
         reach: Reach::Inlined,
         reason: "inside a sequence counter",
     },
-    // Lock and count are one word, and whoever changes the count plainly has
-    // the lock.
+    // Lock and count share a word, and a plain change of the count is made under the lock.
     Family {
         names: &["lockref_*"],
         reach: Reach::Inlined,
@@ -190,11 +188,10 @@ const FAMILIES: [Family; 9] = [
     },
 ];
 
-/// Says how an access in the function `name` synchronises, if it does by that
-/// name. `innermost` tells whether it is the function's own or that of one
-/// inlined into it.
+/// How an access in the function `name` synchronises, if the name says that it does.
+/// `innermost` is whether the access is the function's own, not one inlined into it.
 pub(super) fn synchronises(name: &str, innermost: bool) -> Option<String> {
-    // Clones of a function have the compiler's words behind a dot.
+    // Clones of a function have a suffix after a dot.
     let name = name.split('.').next().unwrap_or(name);
     let reason = if innermost && is_atomic(name) {
         "atomic operation"
@@ -215,9 +212,9 @@ fn matches(pattern: &str, name: &str) -> bool {
     }
 }
 
-/// Whether `name` is an operation of one of the atomic types: there are
-/// hundreds, made by rule. Other functions begin with the word too:
-/// `atomic_open` opens a file, `atomic_notifier_call_chain` calls others.
+/// Whether `name` is an operation on an atomic type. There are hundreds, generated by rule.
+/// Other functions begin with the same word: `atomic_open` opens a file, and
+/// `atomic_notifier_call_chain` calls others.
 fn is_atomic(name: &str) -> bool {
     const BEFORE: [&str; 4] = ["arch_", "raw_", "generic_", "__"];
     const TYPES: [&str; 3] = ["atomic_long_", "atomic64_", "atomic_"];

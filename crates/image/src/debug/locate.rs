@@ -1,5 +1,5 @@
-//! Where a file's debug information is: in itself, or in a separate file named
-//! by build id or by debug link.
+//! Locates a file's debug information: in the file itself, or in a separate one that is
+//! found by build id or debug link.
 
 use crate::elf;
 use memmap2::Mmap;
@@ -13,15 +13,15 @@ use std::sync::Arc;
 /// Where systems keep separate debug files.
 const SYSTEM_ROOT: &str = "/usr/lib/debug";
 
-/// The folders under which separate debug files and sources are looked for.
+/// The folders in which separate debug files and sources are searched for.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DebugSearch {
-    /// Each holds `.build-id/xx/….debug` files, and debug files at the paths of
-    /// the files they belong to.
+    /// Each contains `.build-id/xx/….debug` files, or debug files at the paths of the files
+    /// that they belong to.
     pub roots: Vec<PathBuf>,
-    /// Each holds a tree of sources that the debug information names by paths of
-    /// another machine, or by relative ones. Given by somebody who knows that
-    /// they are the right ones, so their age is not looked at.
+    /// Each contains a source tree which the debug information names by relative paths or by
+    /// paths of another machine. The user vouches for these sources, so their age is not
+    /// checked.
     pub sources: Vec<PathBuf>,
 }
 
@@ -35,7 +35,7 @@ impl Default for DebugSearch {
 }
 
 impl DebugSearch {
-    /// In the file itself alone.
+    /// Only the file itself.
     #[must_use]
     pub const fn nowhere() -> Self {
         Self {
@@ -45,7 +45,7 @@ impl DebugSearch {
     }
 }
 
-/// A mapped file that holds debug information.
+/// A mapped file with debug information.
 #[derive(Clone)]
 pub(super) struct Located {
     pub(super) path: PathBuf,
@@ -77,7 +77,7 @@ pub(super) fn locate(path: &Path, file: &Arc<Mmap>, search: &DebugSearch) -> Opt
         })
 }
 
-/// The supplementary file (made by dwz) which `located` shares entries with.
+/// The supplementary file (made by dwz) with entries that `located` refers to.
 pub(super) fn supplementary(located: &Located, search: &DebugSearch) -> Option<Located> {
     let object = object::File::parse(&**located.file).ok()?;
     let (name, build_id) = object.gnu_debugaltlink().ok().flatten()?;
@@ -104,7 +104,7 @@ fn by_build_id(build_id: &[u8], search: &DebugSearch) -> Vec<PathBuf> {
 }
 
 fn by_link(path: &Path, name: &Path, search: &DebugSearch) -> Vec<PathBuf> {
-    // The link is a bare file name; anything else could lead anywhere.
+    // The link has to be a bare file name. A path could lead anywhere.
     let Some(name) = name.file_name() else {
         return vec![];
     };

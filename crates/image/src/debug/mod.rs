@@ -1,15 +1,15 @@
-//! What the source says about the code and data of a file: names, lines,
-//! inlined frames, variables and their parts.
+//! Debug information about the code and data of a file: names, lines, inlined frames,
+//! variables and their parts.
 //!
-//! The information is found on first use, in the file itself or in a separate
-//! one, and parsed only as far as it is asked for: lines and functions unit by
-//! unit, variables as a whole when the first one is looked up. Where there is
-//! none, symbol tables give what they can.
+//! It is located on first use, in the file itself or in a separate one, and parsed on
+//! demand: lines and functions unit by unit, all variables when the first is looked up.
+//! Without it, the symbol tables provide what they can.
 
 mod files;
 mod identifiers;
 mod linux;
 mod locate;
+mod marking;
 mod names;
 mod parts;
 mod program;
@@ -19,7 +19,6 @@ mod symbols;
 mod synchronisation;
 mod types;
 mod variables;
-mod verdict;
 mod words;
 
 pub use locate::DebugSearch;
@@ -29,7 +28,7 @@ pub use types::How;
 pub(crate) use types::{as_written, qualify};
 pub use variables::Variable;
 
-use crate::kernel::CarriedTypes;
+use crate::kernel_file::CarriedTypes;
 use crate::live::LiveText;
 use crate::{Image, Segment};
 use addr2line::{Context, FrameIter};
@@ -45,10 +44,10 @@ use std::time::SystemTime;
 use symbols::Symbols;
 use synchronisation::Judge;
 
-/// More inlined frames at one address are damage.
+/// More inlined frames at one address mean damage.
 const MAX_INLINED: usize = 256;
 
-/// The debug information of one image. Usable from several threads.
+/// The debug information of an image. It can be used from several threads.
 #[derive(Clone)]
 pub struct DebugInfo {
     inner: Arc<Inner>,
@@ -59,35 +58,35 @@ struct Inner {
     file: Arc<Mmap>,
     segments: Vec<Segment>,
     live: Arc<LiveText>,
-    /// Whether it is Linux or a module of it, whose functions have names with a
-    /// meaning of their own.
+    /// Whether it is Linux or one of its modules, where the names of functions tell which of
+    /// them synchronise.
     kernel: bool,
-    /// Whether it is a program: its own globals have fixed addresses, while a
-    /// library reaches them by way of its global offset table.
+    /// Whether it is a program. A program accesses its globals directly, a library through
+    /// its GOT.
     program: bool,
     search: DebugSearch,
     located: OnceLock<Option<Located>>,
     loaded: OnceLock<Option<Loaded>>,
     symbols: OnceLock<Symbols>,
-    /// The types that a kernel carries with it.
+    /// The types (BTF) in a kernel.
     types: Arc<CarriedTypes>,
     judge: Judge,
 }
 
-/// One frame of the source at an address, inlined ones included.
+/// A source frame at an address; it may be inlined.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct SourceFrame {
     /// The function's demangled name.
     pub function: Option<String>,
-    /// Its name in the symbol table, if that is another one.
+    /// Its name in the symbol table, if different.
     pub linkage_name: Option<String>,
     /// The source file.
     pub file: Option<String>,
-    /// The line in it; none where the compiler says there is none.
+    /// The line; `None` if the compiler gives none.
     pub line: Option<u32>,
-    /// The column, where it is known.
+    /// The column, if known.
     pub column: Option<u32>,
-    /// Whether this function was inlined into the next frame's.
+    /// Whether this function was inlined into the next frame's function.
     pub inlined: bool,
 }
 
@@ -100,15 +99,14 @@ impl std::fmt::Debug for DebugInfo {
 }
 
 impl Image {
-    /// Its debug information, found on first use.
+    /// Its debug information, located on first use.
     #[must_use]
     pub fn debug(&self) -> &DebugInfo {
         self.debug
             .get_or_init(|| DebugInfo::new(self, DebugSearch::default()))
     }
 
-    /// The same image with its debug information and sources looked for in
-    /// `search`.
+    /// The same image, with debug information and sources searched for in `search`.
     #[must_use]
     pub fn with_debug_search(mut self, search: DebugSearch) -> Self {
         self.debug = OnceLock::from(DebugInfo::new(&self, search));
@@ -117,7 +115,7 @@ impl Image {
 }
 
 impl DebugInfo {
-    /// The debug information of `image`, looked for in `search` too.
+    /// The debug information of `image`, searched for in `search`, too.
     #[must_use]
     pub fn new(image: &Image, search: DebugSearch) -> Self {
         Self {
@@ -142,19 +140,19 @@ impl DebugInfo {
         &self.inner.search
     }
 
-    /// Whether there is any beyond symbols.
+    /// Whether there is more than symbols.
     #[must_use]
     pub fn available(&self) -> bool {
         self.inner.located().is_some()
     }
 
-    /// The file it comes from: the image's, or a separate one.
+    /// The file that it comes from: the image's own or a separate one.
     #[must_use]
     pub fn source(&self) -> Option<&Path> {
         self.inner.located().map(|located| located.path.as_path())
     }
 
-    /// Whether some compilation unit knows the line of the code at `svma`.
+    /// Whether a compilation unit has a line for the code at `svma`.
     #[must_use]
     pub fn covers(&self, svma: Svma) -> bool {
         self.inner
@@ -166,8 +164,8 @@ impl DebugInfo {
             .is_some()
     }
 
-    /// Whether the code at `svma` came compiled with the toolchain: the units of
-    /// Rust's standard library name the folders of the machines it is built on.
+    /// Whether the code at `svma` came compiled with the toolchain: units of Rust's standard
+    /// library name folders of the machine that built it.
     #[must_use]
     pub fn is_toolchain(&self, svma: Svma) -> bool {
         self.inner
@@ -181,8 +179,8 @@ impl DebugInfo {
             .unwrap_or(false)
     }
 
-    /// The source frames of the code at `svma`, innermost first. Without debug
-    /// information, the function symbol alone; empty when there is none either.
+    /// The source frames of the code at `svma`, innermost first. Without debug information
+    /// there is only the function symbol, or nothing.
     #[must_use]
     pub fn frames(&self, svma: Svma) -> Vec<SourceFrame> {
         let mut frames = self
@@ -206,16 +204,16 @@ impl DebugInfo {
         frames
     }
 
-    /// The global or static variable that holds the byte at `svma`. Without
-    /// debug information about it, the data symbol. Thread-locals have no
-    /// address in a file and are never found.
+    /// The global or static variable that contains the byte at `svma`, or the data symbol if
+    /// there is no debug information about it. Thread-locals have no address in a file and
+    /// are never found.
     #[must_use]
     pub fn variable_at(&self, svma: Svma) -> Option<Variable> {
         self.inner.variable_at(svma)
     }
 
-    /// Whether the access of the instruction at `svma` synchronises by what the
-    /// source says.
+    /// Whether, according to the source, the instruction at `svma` makes a synchronising
+    /// access.
     #[must_use]
     pub fn synchronisation(&self, svma: Svma) -> SourceSync {
         self.inner.synchronisation(svma)
@@ -248,7 +246,7 @@ impl Inner {
             .ask(question)
     }
 
-    /// The code from `svma` on, as much as one instruction may have.
+    /// The code from `svma` on, up to the length of one instruction.
     fn code_at(&self, svma: Svma) -> Option<&[u8]> {
         let segment = self.segments.iter().find(|s| s.contains(svma))?;
         self.live.bytes_at(&self.file, segment, svma, 15)

@@ -2,11 +2,11 @@
 
 use cpp_demangle::{DemangleOptions, Symbol};
 
-/// A longer mangled name is not worth the time its demangling may take.
+/// Longer mangled names may take too long to demangle.
 const MAX_MANGLED: usize = 16 << 10;
 
-/// The demangled form of a linkage name: C++ without parameters, Rust without
-/// the hash. A name that is not mangled is given back.
+/// The demangled form of a linkage name: C++ without parameters, Rust without the hash. A
+/// name that is not mangled is returned as it is.
 pub(super) fn demangle(name: &str) -> String {
     if name.len() > MAX_MANGLED {
         return name.to_owned();
@@ -35,8 +35,8 @@ fn has_rust_hash(name: &str) -> bool {
     })
 }
 
-/// A C++ type or function name without what its author did not write: default
-/// allocators, inline namespaces of the library, the long form of strings.
+/// A C++ type or function name without what its author did not write: default allocators,
+/// inline namespaces of the library, and the long form of strings.
 pub(super) fn shorten(name: &str) -> String {
     let mut name = name.replace("std::__cxx11::", "std::");
     name = name.replace(
@@ -63,7 +63,7 @@ pub(super) fn shorten(name: &str) -> String {
     out
 }
 
-/// The index of the `>` that closes a list whose `<` came just before.
+/// The index of the `>` that closes a list whose `<` is just before `text`.
 fn closing(text: &str) -> Option<usize> {
     let mut depth = 0usize;
     for (at, byte) in text.bytes().enumerate() {

@@ -1,4 +1,4 @@
-//! From bytes of a variable to the field or element they are.
+//! Finds the field or element of a variable that an access touches.
 
 use super::program::{Die, Entry, MAX_HOPS, Program};
 use super::types::{How, Spelling, is_qualifier};
@@ -8,24 +8,24 @@ use redhanded_model::BitField;
 /// The part of a variable that an access touches.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Part {
-    /// The way from the variable to it: `.flags`, `[3].next`; empty for the
-    /// variable itself. An access that spans several fields or elements ends
-    /// at what holds them all; of an array the span is told, `[4..8]`.
+    /// The path from the variable to it, such as `.flags` or `[3].next`; empty for the
+    /// variable itself. If an access spans several fields or elements, the path leads to
+    /// what contains them all; for an array it gives the range, `[4..8]`.
     pub path: String,
-    /// The type of what the path ends at.
+    /// The type at the end of the path.
     pub type_name: String,
     /// The bit-fields in the accessed bytes.
     pub bit_fields: Vec<BitField>,
-    /// The fields an access touches that spans several.
+    /// The fields that are touched, if there are several.
     pub spans: Vec<String>,
-    /// Whether the path goes through a union or the variants of an enum, of
-    /// which the first member that fits is told.
+    /// Whether the path leads through a union or the variants of an enum. It then names the
+    /// first member that fits.
     pub in_union: bool,
-    /// Why every access to the part synchronises, if so.
+    /// Why every access to the part synchronises, if it does.
     pub synchronising: Option<How>,
 }
 
-/// The bytes asked about, relative to the type that is looked at.
+/// The accessed bytes, relative to the type under examination.
 #[derive(Clone, Copy)]
 struct Span {
     start: u64,
@@ -42,7 +42,7 @@ impl Span {
     }
 }
 
-/// A member that is no bit-field.
+/// A member that is not a bit-field.
 struct Field {
     die: Die,
     name: String,
@@ -68,7 +68,7 @@ impl<'d> Program<'d> {
                 return part;
             };
             part.type_name = self.type_name(Some(named));
-            // What is inside an atomic is its library's business.
+            // The inside of an atomic belongs to its library.
             if part.synchronising == Some(How::Atomic) {
                 return part;
             }
@@ -88,15 +88,15 @@ impl<'d> Program<'d> {
         part
     }
 
-    /// What is left of a type without typedefs and qualifiers. An access that
-    /// goes through an atomic or volatile one on the way synchronises.
+    /// The type without typedefs and qualifiers. If one of them is atomic or volatile, the
+    /// access synchronises.
     fn bare(&self, die: Die, how: &mut Option<How>) -> Option<(Die, Entry<'d>)> {
         let mut die = die;
         for _ in 0..MAX_HOPS {
             let entry = self.entry(die)?;
             *how = how.or_else(|| self.synchronises(die));
             if !is_qualifier(entry.tag()) {
-                // A declaration is completed by nothing we can find cheaply.
+                // The definition for a declaration cannot be found cheaply.
                 return Some((die, entry));
             }
             die = self.link(die, dw::DW_AT_type)?;
@@ -124,7 +124,7 @@ impl<'d> Program<'d> {
             .filter(|(_, range)| range.start < touched.end && touched.start < range.end)
             .collect();
         for (die, range) in &overlapping {
-            // A field that begins before the accessed bytes is told from them on.
+            // A field that begins before the accessed bytes is described from there on.
             let first = range.start.max(touched.start);
             part.bit_fields.push(BitField {
                 name: self.name(*die).unwrap_or_default(),
@@ -172,7 +172,7 @@ impl<'d> Program<'d> {
     }
 
     fn field(&self, die: Die, entry: &Entry<'d>) -> Option<Field> {
-        // Static members are declarations; their definitions are variables.
+        // Static members are only declarations here; their definitions are variables.
         if entry.attr_value(dw::DW_AT_external).is_some()
             || entry.attr_value(dw::DW_AT_declaration).is_some()
         {
@@ -202,8 +202,8 @@ impl<'d> Program<'d> {
         })
     }
 
-    /// The members of all variants of a Rust enum, after its discriminant: an
-    /// access to that is one to the enum.
+    /// The members of all variants of a Rust enum. The discriminant is left out, because an
+    /// access to it is one to the enum.
     fn variants(&self, part: Die, span: Span) -> Vec<Field> {
         let mut fields = Vec::new();
         for (die, entry) in self.children(part) {
@@ -228,8 +228,8 @@ impl<'d> Program<'d> {
         fields
     }
 
-    /// Whether a variant has something at `span`: each is as large as the enum,
-    /// those without content too.
+    /// Whether a variant has a member at `span`. Each variant is as large as the enum, even
+    /// without members.
     fn holds(&self, variant: &Field, span: Span) -> bool {
         let Some(content) = self.link(variant.die, dw::DW_AT_type) else {
             return false;
@@ -244,7 +244,7 @@ impl<'d> Program<'d> {
             })
     }
 
-    /// The bits of a bit-field, counted from the start of what holds it.
+    /// The bits of a bit-field, counted from the start of the type that contains it.
     fn bit_range(&self, die: Die, entry: &Entry<'d>) -> Option<std::ops::Range<u64>> {
         let number = |attribute| entry.attr_value(attribute)?.udata_value();
         let bits = number(dw::DW_AT_bit_size)?;
@@ -252,8 +252,7 @@ impl<'d> Program<'d> {
         let start = if let Some(first) = number(dw::DW_AT_data_bit_offset) {
             byte.checked_mul(8)?.checked_add(first)?
         } else if let Some(from_top) = number(dw::DW_AT_bit_offset) {
-            // The old way counts from the most significant bit of the unit that
-            // stores it.
+            // DWARF 2 and 3 count from the most significant bit of the storage unit.
             let storage = number(dw::DW_AT_byte_size)
                 .or_else(|| self.size_of(self.link(die, dw::DW_AT_type)?))?;
             byte.checked_mul(8)?
@@ -272,7 +271,7 @@ impl<'d> Program<'d> {
         let dimensions = self.dimensions(array);
         let first = span.start / size;
         let last = span.end().saturating_sub(1) / size;
-        // Elements are counted within rows, rows within planes.
+        // Indices are relative: elements to their row, rows to their plane.
         let rows: Vec<u64> = dimensions
             .iter()
             .enumerate()

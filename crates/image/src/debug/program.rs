@@ -1,5 +1,5 @@
-//! The entries of DWARF: finding them, following their references, reading
-//! their names. Every walk is bounded, because references may form cycles.
+//! Finds DWARF entries, follows their references and reads their names. Every walk is
+//! bounded, because references may form cycles.
 
 use super::sections::Slice;
 use super::variables::Index;
@@ -12,14 +12,14 @@ use redhanded_model::Svma;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-/// How many references in a row are followed.
+/// How many references are followed in a row.
 pub(super) const MAX_HOPS: usize = 32;
-/// How many children of one entry are looked at.
+/// How many children of an entry are examined.
 const MAX_CHILDREN: usize = 1 << 16;
 
 pub(super) type Entry<'d> = DebuggingInformationEntry<Slice<'d>>;
 
-/// Which entry: in the file or its supplementary one, in which unit, where.
+/// Identifies an entry: the file or its supplementary one, the unit, the offset.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(super) struct Die {
     supplementary: bool,
@@ -36,7 +36,7 @@ impl Die {
         }
     }
 
-    /// Another entry of the same unit.
+    /// Another entry in the same unit.
     pub(super) const fn beside(self, offset: UnitOffset) -> Self {
         Self { offset, ..self }
     }
@@ -46,7 +46,7 @@ impl Die {
     }
 }
 
-/// Everything parsed from one set of sections, as far as it was asked for.
+/// Everything parsed so far from a set of sections.
 pub(super) struct Program<'d> {
     dwarf: Arc<Dwarf<Slice<'d>>>,
     units: OnceLock<Units<'d>>,
@@ -68,7 +68,7 @@ struct Units<'d> {
 impl<'d> Units<'d> {
     fn read(dwarf: &Dwarf<Slice<'d>>) -> Self {
         let mut headers = Vec::new();
-        // The iterators end at the first header that does not hold together.
+        // The iterators end at the first inconsistent header.
         let mut units = dwarf.units();
         while let Ok(Some(header)) = units.next() {
             headers.push(header);
@@ -117,9 +117,9 @@ impl<'d> Program<'d> {
         }
     }
 
-    /// Asks the address look-up about `svma`. It fills itself unit by unit and so
-    /// serves one thread at a time; it looks at the address behind as well, so
-    /// the last one of all has no answer.
+    /// Asks addr2line about `svma`. Its tables are filled unit by unit, so it serves one
+    /// thread at a time. It also looks at the next address, so there is no answer for the
+    /// very last one.
     pub(super) fn about<T>(
         &self,
         svma: Svma,
@@ -163,7 +163,7 @@ impl<'d> Program<'d> {
         0..u32::try_from(self.units(false).headers.len()).unwrap_or(u32::MAX)
     }
 
-    /// The unit of number `unit` in the file itself, with its sections.
+    /// Unit number `unit` of the file itself, with its sections.
     pub(super) fn main_unit(&self, unit: u32) -> Option<(&Dwarf<Slice<'d>>, &Unit<Slice<'d>>)> {
         self.dwarf_and_unit(Die::new(unit, UnitOffset(0)))
     }
@@ -177,7 +177,7 @@ impl<'d> Program<'d> {
         u32::try_from(self.units(false).number_at(offset)?).ok()
     }
 
-    /// The unit `die` is in, with its sections.
+    /// The unit of `die`, with its sections.
     pub(super) fn dwarf_and_unit(&self, die: Die) -> Option<(&Dwarf<Slice<'d>>, &Unit<Slice<'d>>)> {
         Some((self.dwarf(die.supplementary), self.unit(die)?))
     }
@@ -197,7 +197,7 @@ impl<'d> Program<'d> {
         self.unit(die)?.entry(die.offset).ok()
     }
 
-    /// What a reference in an entry of `from`'s unit refers to.
+    /// The entry that a reference in `from`'s unit refers to.
     pub(super) fn follow(&self, from: Die, reference: AttributeValue<Slice<'d>>) -> Option<Die> {
         match reference {
             AttributeValue::UnitRef(offset) => Some(from.beside(offset)),
@@ -234,14 +234,14 @@ impl<'d> Program<'d> {
         signatures.get(&signature).copied()
     }
 
-    /// The entry `die` refers to by `attribute`, its own or inherited.
+    /// The entry that `die` refers to by `attribute`, its own or inherited.
     pub(super) fn link(&self, die: Die, attribute: DwAt) -> Option<Die> {
         let (holder, value) = self.inherited(die, attribute)?;
         self.follow(holder, value)
     }
 
-    /// The attribute of `die`, or of the entry it completes or is a copy of,
-    /// with the entry that has it.
+    /// An attribute of `die` or of the entry that it completes or is a copy of, with the
+    /// entry that has it.
     pub(super) fn inherited(
         &self,
         die: Die,
@@ -290,7 +290,7 @@ impl<'d> Program<'d> {
         self.inherited(die, attribute)?.1.udata_value()
     }
 
-    /// The direct children of `die` with their entries.
+    /// The direct children of `die`, with their entries.
     pub(super) fn children(&self, die: Die) -> Vec<(Die, Entry<'d>)> {
         let mut children = Vec::new();
         let Some(unit) = self.unit(die) else {
@@ -299,7 +299,7 @@ impl<'d> Program<'d> {
         let Ok(mut cursor) = unit.entries_at_offset(die.offset) else {
             return children;
         };
-        // The first sibling step from a parent is its first child.
+        // From a parent, the first step to a sibling leads to its first child.
         let Ok(Some(parent)) = cursor.next_dfs() else {
             return children;
         };
@@ -323,7 +323,7 @@ impl<'d> Program<'d> {
         children
     }
 
-    /// The language of the unit `die` is in.
+    /// The language of `die`'s unit.
     pub(super) fn language(&self, die: Die) -> Option<DwLang> {
         let unit = self.unit(die)?;
         let root = unit.entry(unit.header.root_offset()).ok()?;
@@ -333,7 +333,7 @@ impl<'d> Program<'d> {
         }
     }
 
-    /// The entry `die` is a child of.
+    /// The parent of `die`.
     pub(super) fn parent(&self, die: Die) -> Option<Die> {
         let index = usize::try_from(die.unit).ok()?;
         let parents = self
@@ -347,7 +347,7 @@ impl<'d> Program<'d> {
         Some(die.beside(UnitOffset(parents.get(found)?.1)))
     }
 
-    /// The names of the scopes `die` is declared in, outermost first.
+    /// The names of the scopes that `die` is declared in, outermost first.
     pub(super) fn scopes(&self, die: Die) -> Vec<String> {
         let mut scopes = Vec::new();
         let mut die = self.declaration(die);
@@ -402,7 +402,7 @@ impl<'d> Program<'d> {
     }
 }
 
-/// Each entry with the one it is a child of, sorted.
+/// Each entry with its parent, sorted.
 fn parents(unit: &Unit<Slice<'_>>) -> Vec<(usize, usize)> {
     let mut parents = Vec::new();
     let mut above: Vec<usize> = Vec::new();

@@ -1,5 +1,5 @@
-//! The DWARF sections of a mapped file, and what is parsed from them, in one
-//! value that owns both.
+//! The DWARF sections of a mapped file together with what is parsed from them, in one value
+//! that owns both.
 
 use super::locate::Located;
 use super::program::Program;
@@ -13,17 +13,17 @@ use std::sync::Arc;
 
 pub(super) type Slice<'d> = EndianSlice<'d, LittleEndian>;
 
-/// No section is inflated beyond this: more is damage or malice.
+/// No section is decompressed beyond this size: more means damage or malice.
 const MAX_INFLATED: u64 = 1 << 32;
 
-/// The bytes of all DWARF sections: those of the mapping, or inflated ones.
+/// The bytes of all DWARF sections, mapped or decompressed.
 pub(super) struct Sections {
     file: Arc<Mmap>,
-    places: BTreeMap<&'static str, Place>,
+    places: BTreeMap<&'static str, SectionBytes>,
     supplementary: Option<Box<Sections>>,
 }
 
-enum Place {
+enum SectionBytes {
     Mapped(usize, usize),
     Inflated(Vec<u8>),
 }
@@ -33,7 +33,7 @@ impl Sections {
         let mut places = BTreeMap::new();
         let object = object::File::parse(&**located.file).ok()?;
         for id in WANTED {
-            if let Some(place) = place(&object, id.name()) {
+            if let Some(place) = section_bytes(&object, id.name()) {
                 places.insert(id.name(), place);
             }
         }
@@ -48,8 +48,10 @@ impl Sections {
 
     fn bytes(&self, id: SectionId) -> Slice<'_> {
         let bytes = match self.places.get(id.name()) {
-            Some(Place::Mapped(start, end)) => self.file.get(*start..*end).unwrap_or_default(),
-            Some(Place::Inflated(bytes)) => bytes,
+            Some(SectionBytes::Mapped(start, end)) => {
+                self.file.get(*start..*end).unwrap_or_default()
+            }
+            Some(SectionBytes::Inflated(bytes)) => bytes,
             None => &[],
         };
         Slice::new(bytes, LittleEndian)
@@ -68,7 +70,7 @@ impl Sections {
     }
 }
 
-const WANTED: [SectionId; 14] = [
+const WANTED: [SectionId; 13] = [
     SectionId::DebugAbbrev,
     SectionId::DebugAddr,
     SectionId::DebugAranges,
@@ -82,20 +84,19 @@ const WANTED: [SectionId; 14] = [
     SectionId::DebugStr,
     SectionId::DebugStrOffsets,
     SectionId::DebugTypes,
-    SectionId::DebugMacro,
 ];
 
-fn place(object: &object::File<'_>, name: &str) -> Option<Place> {
+fn section_bytes(object: &object::File<'_>, name: &str) -> Option<SectionBytes> {
     let section = object.section_by_name(name)?;
     let compressed = section.compressed_data().ok()?;
     if compressed.format == CompressionFormat::None {
         let (start, len) = section.file_range()?;
         let start = usize::try_from(start).ok()?;
         let end = start.checked_add(usize::try_from(len).ok()?)?;
-        return Some(Place::Mapped(start, end));
+        return Some(SectionBytes::Mapped(start, end));
     }
-    // zlib cannot do better than about 1:1032; a header that claims more would
-    // only make us reserve memory.
+    // zlib compresses by a factor of at most 1032. A header that claims more would only
+    // make us allocate memory.
     let plausible = match compressed.format {
         CompressionFormat::Zlib => (compressed.data.len() as u64).saturating_mul(1100),
         _ => MAX_INFLATED,
@@ -103,11 +104,13 @@ fn place(object: &object::File<'_>, name: &str) -> Option<Place> {
     if compressed.uncompressed_size > plausible.min(MAX_INFLATED) {
         return None;
     }
-    Some(Place::Inflated(compressed.decompress().ok()?.into_owned()))
+    Some(SectionBytes::Inflated(
+        compressed.decompress().ok()?.into_owned(),
+    ))
 }
 
 self_cell!(
-    /// The sections with everything that was parsed from them so far.
+    /// The sections, and everything parsed from them so far.
     pub(super) struct Loaded {
         owner: Sections,
         #[not_covariant]
@@ -123,7 +126,7 @@ impl Loaded {
         }))
     }
 
-    /// Asks something of the parsed program.
+    /// Answers a question about the parsed program.
     pub(super) fn ask<T>(&self, question: impl FnOnce(&Program<'_>) -> T) -> T {
         self.with_dependent(|_, program| question(program))
     }

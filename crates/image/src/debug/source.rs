@@ -1,15 +1,15 @@
-//! Source text of C and C++, as far as judging an access needs it: tokens cut
-//! into statements, `#pragma omp atomic`, and macro definitions.
+//! C and C++ source text, as far as it is needed to judge an access: tokens grouped into
+//! statements, `#pragma omp atomic`, and macro definitions.
 //!
-//! No parser: a statement is what lies between `;`, `{` and `}`, and the head
-//! of an `if`, `while`, `for` or `switch` is a statement of its own.
+//! This is not a parser. A statement is the text between `;`, `{` and `}`, and the head of an
+//! `if`, `while`, `for` or `switch` is a statement of its own.
 
 use std::collections::{HashMap, HashSet};
 
-/// Larger files are generated; their text says little and costs much.
+/// Larger files are generated: they tell little and take long to read.
 pub(super) const MAX_SOURCE: u64 = 16 << 20;
 
-/// One token outside comments and literals.
+/// A token outside comments and literals.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Token {
     pub(super) text: String,
@@ -18,17 +18,17 @@ pub(super) struct Token {
     statement: u32,
 }
 
-/// A file cut into statements.
+/// A file, split into statements.
 #[derive(Default)]
 pub(super) struct Source {
     tokens: Vec<Token>,
     /// Statements under `#pragma omp atomic`.
     atomic: HashSet<u32>,
-    /// The words of each macro's body.
+    /// The words in the body of each macro.
     macros: HashMap<String, Vec<String>>,
 }
 
-/// A statement, or several that cannot be told apart.
+/// A statement, or several that cannot be distinguished.
 pub(super) struct Statement<'s> {
     pub(super) tokens: Vec<&'s str>,
     pub(super) omp_atomic: bool,
@@ -81,13 +81,13 @@ impl Source {
         }
     }
 
-    /// The words in the body of a macro this file defines.
+    /// The words in the body of a macro that this file defines.
     pub(super) fn macro_words(&self, name: &str) -> Option<&[String]> {
         self.macros.get(name).map(Vec::as_slice)
     }
 
-    /// The statements at a line: with a column, the one there; without one, all
-    /// that have a part on the line. Empty where the file has no code there.
+    /// The statements on a line: with a column, the one there; without, all that are partly
+    /// on the line. Empty if the file has no code there.
     pub(super) fn statements(&self, line: u32, column: Option<u32>) -> Vec<Statement<'_>> {
         let start = self.tokens.partition_point(|token| token.line < line);
         let end = self.tokens.partition_point(|token| token.line <= line);
@@ -107,7 +107,7 @@ impl Source {
         let statements = numbers.into_iter().map(|number| self.statement(number));
         match column {
             Some(_) => statements.collect(),
-            // The head of a function, a brace: nothing is accessed there.
+            // The head of a function or a brace, where nothing is accessed.
             None => statements
                 .filter(|statement| {
                     !matches!(
@@ -120,7 +120,7 @@ impl Source {
     }
 
     fn statement(&self, number: u32) -> Statement<'_> {
-        // Statements are numbered in order, heads and bodies included.
+        // Statements, including heads, are numbered in order.
         let start = self.tokens.partition_point(|t| t.statement < number);
         let end = self.tokens.partition_point(|t| t.statement <= number);
         Statement {
@@ -136,11 +136,11 @@ impl Source {
     }
 }
 
-/// Gives each token the number of its statement.
+/// Assigns statement numbers to tokens.
 #[derive(Default)]
 struct Cutter {
     statement: u32,
-    /// Open parentheses; whether each is the head of a control statement.
+    /// For each open parenthesis, whether it is the head of a control statement.
     parentheses: Vec<bool>,
     control: bool,
     atomic: Option<Atomic>,
@@ -171,10 +171,6 @@ impl Cutter {
             ";" | "{" | "}" => cut = true,
             "else" | "do" => cut = true,
             _ => {}
-        }
-        if matches!(text, "{" | "}") && self.parentheses.is_empty() {
-            // A lost parenthesis must not swallow the rest of the file.
-            self.parentheses.clear();
         }
         self.control = matches!(text, "if" | "while" | "for" | "switch")
             || (self.control && text == "constexpr");
@@ -247,7 +243,7 @@ impl<'t> Lines<'t> {
         self.at >= self.text.len()
     }
 
-    /// Skips a comment; whether there was one.
+    /// Skips a comment, and returns whether there was one.
     fn comment(&mut self) -> bool {
         match (self.byte(0), self.byte(1)) {
             (b'/', b'/') => {
@@ -272,14 +268,14 @@ impl<'t> Lines<'t> {
         }
     }
 
-    /// Skips a literal that begins here with its quote.
+    /// Skips a literal; its opening quote is here.
     fn literal(&mut self) {
         let quote = self.byte(0);
         self.at += 1;
         while !self.done() {
             match self.byte(0) {
                 b'\\' => self.at += 1,
-                // Unterminated: a lone quote in text that is no code.
+                // Unterminated: a single quote in text that is not code.
                 b'\n' => return,
                 byte if byte == quote => {
                     self.at += 1;
@@ -295,7 +291,7 @@ impl<'t> Lines<'t> {
         }
     }
 
-    /// Skips `R"tag( … )tag"`; whether there was one.
+    /// Skips `R"tag( … )tag"`, and returns whether there was one.
     fn raw_literal(&mut self) -> bool {
         let Some(rest) = self.text.get(self.at..).and_then(|t| t.strip_prefix("R\"")) else {
             return false;
@@ -403,7 +399,7 @@ pub(super) fn is_identifier(token: &str) -> bool {
         .is_some_and(|byte| byte.is_ascii_alphabetic() || byte == b'_')
 }
 
-/// The identifiers of a text without comments and literals.
+/// The identifiers in a text, outside comments and literals.
 fn words(text: &str) -> Vec<String> {
     text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_')
         .filter(|word| is_identifier(word))

@@ -1,4 +1,4 @@
-//! Names from the symbol tables, for what no debug information covers.
+//! Names from the symbol tables, for code and data without debug information.
 
 use memmap2::Mmap;
 use object::{Object, ObjectSection, ObjectSymbol, SectionKind, SymbolKind};
@@ -19,7 +19,7 @@ pub(super) struct Symbols {
 }
 
 impl Symbols {
-    /// All symbols of these files: an image and its separate debug file.
+    /// All symbols of these files, which are an image and its separate debug file.
     pub(super) fn read(files: &[&Mmap]) -> Self {
         let mut symbols = Self::default();
         for file in files {
@@ -31,7 +31,7 @@ impl Symbols {
             }
         }
         for list in [&mut symbols.code, &mut symbols.data] {
-            // Of several names for one place the sized one that reads best.
+            // Of several names at one address, prefer one with a size, then the nicest.
             list.sort_by(|a, b| {
                 (a.start, b.size, a.name.starts_with('_'), &a.name).cmp(&(
                     b.start,
@@ -49,7 +49,7 @@ impl Symbols {
         let list = match symbol.kind() {
             SymbolKind::Text => &mut self.code,
             SymbolKind::Data => &mut self.data,
-            // Assembly that forgot to say what it is.
+            // From assembly that does not declare a type.
             SymbolKind::Unknown if symbol.size() > 0 && is_in_code(object, symbol) => {
                 &mut self.code
             }
@@ -60,8 +60,8 @@ impl Symbols {
         }
         let Ok(name) = symbol.name() else { return };
         let size = match symbol.size() {
-            // Hand-written assembly often states none: up to the next symbol,
-            // but not beyond its section.
+            // Hand-written assembly often declares no size: extend the symbol to the next
+            // one, but not beyond its section.
             0 => symbol
                 .section_index()
                 .and_then(|index| object.section_by_index(index).ok())

@@ -1,25 +1,25 @@
-//! Does an access synchronise by what its source says?
+//! Decides from the source whether an access synchronises.
 //!
-//! An atomic load or store is a plain move in the binary. What shows it, from
-//! the most to the least certain:
-//! - the library function it is in, inlined or not (`std::atomic`,
+//! An atomic load or store is a plain move in the binary. What reveals it, from the most to
+//! the least certain:
+//! - the library function that contains it, inlined or not (`std::atomic`,
 //!   `core::sync::atomic`, `read_volatile`; in a kernel those of `linux.rs`);
 //! - the type of the variable at a fixed address;
 //! - the statement at its line: a builtin, a `volatile` cast, a macro that
 //!   expands to one, `#pragma omp atomic`;
-//! - names in that statement which the unit declares volatile or atomic.
+//! - names in that statement that the unit declares as volatile or atomic.
 //!
-//! Where the source shows nothing of the kind it is plain. Where there is no
-//! source, or it may speak of something else, nothing is known.
+//! If the source shows none of these, the access is plain. Without source, or if the source
+//! may mean something else, the answer is unknown.
 
 use super::Inner;
 use super::identifiers::{Declared, Identifiers, Names};
 use super::linux;
+use super::marking::{Call, Marking};
 use super::names;
 use super::program::{Die, Program};
 use super::source::{MAX_SOURCE, Source, Statement, is_identifier};
 use super::types::{How, Spelling};
-use super::verdict::{Call, Verdict};
 use super::words::{self, Function};
 use crate::{Access, Instruction};
 use gimli::UnitOffset;
@@ -31,24 +31,24 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
-/// How deep macros are followed into macros.
+/// How deep nested macros are followed.
 const MAX_EXPANSION: usize = 4;
 
-/// How many folders of a path are looked at.
+/// How many folders of a path are tried.
 const MAX_FOLDERS: usize = 64;
 
 /// What the source says about the access of one instruction.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum SourceSync {
-    /// It is an atomic or volatile access, as these words show.
+    /// It is an atomic or volatile access, because of these words.
     Marked(String),
     /// It is neither.
     Plain,
-    /// There is no source at hand, or it cannot be told from it.
+    /// There is no source, or it does not tell.
     Unknown,
 }
 
-/// What was worked out so far.
+/// The answers so far.
 #[derive(Default)]
 pub(super) struct Judge {
     /// Trees of sources.
@@ -56,25 +56,25 @@ pub(super) struct Judge {
     functions: Mutex<HashMap<String, Function>>,
     sources: Mutex<HashMap<PathBuf, Option<Arc<Source>>>>,
     units: Mutex<HashMap<u32, Arc<UnitNames>>>,
-    verdicts: Mutex<HashMap<Place, Option<Judged>>>,
+    markings: Mutex<HashMap<SourcePosition, Option<Judged>>>,
 }
 
-/// The unit of a place, and what each of the statements there says.
-type Judged = (u32, Vec<Verdict>);
+/// The unit of a position, and what each of the statements there says.
+type Judged = (u32, Vec<Marking>);
 
-/// What the rules need to know of one unit.
+/// What the rules need to know about a unit.
 struct UnitNames {
     files: Vec<PathBuf>,
-    /// Before DWARF 5, C's `_Atomic` is in no type.
+    /// Whether its types omit C's `_Atomic`, as before DWARF 5.
     omits_atomic: bool,
     identifiers: Identifiers,
     macros: Mutex<HashMap<String, bool>>,
     functions: Mutex<HashMap<UnitOffset, Arc<Names>>>,
 }
 
-/// A place in the source, and the function whose names hold there.
+/// A position in the source, and the function whose names are in scope there.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-struct Place {
+struct SourcePosition {
     function: Option<UnitOffset>,
     file: String,
     line: u32,
@@ -84,7 +84,7 @@ struct Place {
 /// What the frames at an address say.
 enum Frames {
     Settled(SourceSync),
-    At(Place),
+    At(SourcePosition),
 }
 
 impl Inner {
@@ -96,7 +96,7 @@ impl Inner {
             })
         });
         match told {
-            // Its symbol shows a guard where nothing else is known.
+            // Without debug information, the symbol still reveals a guard.
             None if self.accesses_guard(svma) => SourceSync::Marked("guard of a static".to_owned()),
             told => told.unwrap_or(SourceSync::Unknown),
         }
@@ -125,7 +125,7 @@ impl Inner {
                 if spelling.is_none() {
                     spelling = Some(Spelling::of(function.language));
                     place = frame.location.and_then(|location| {
-                        Some(Place {
+                        Some(SourcePosition {
                             function: frame.dw_die_offset,
                             file: location.file?.to_owned(),
                             line: location.line.filter(|line| *line != 0)?,
@@ -138,11 +138,10 @@ impl Inner {
                     break;
                 }
             }
-            // Merged code has no place, and no frame to show what it was.
+            // Merged code has no position, and no frame that tells what it was.
             let place = place?;
             match spelling? {
-                // In Rust only functions synchronise, and none is among the
-                // frames.
+                // In Rust only functions synchronise, and none of them is among the frames.
                 Spelling::Rust => Some(Frames::Settled(SourceSync::Plain)),
                 Spelling::C | Spelling::Cpp => Some(Frames::At(place)),
             }
@@ -153,47 +152,47 @@ impl Inner {
         self: &Arc<Self>,
         program: &Program<'_>,
         svma: Svma,
-        place: Place,
+        place: SourcePosition,
     ) -> Option<SourceSync> {
-        let (unit, verdicts) = self.judge.verdicts(place, |place| {
+        let (unit, markings) = self.judge.markings(place, |place| {
             let unit = program.unit_at(svma)?;
-            // What is neither C nor C++ is not read.
+            // Only C and C++ sources are read.
             program.unit_spelling(unit)?;
-            let verdicts = self.judge.judge_text(program, unit, place, self.built());
-            Some((unit, verdicts))
+            let markings = self.judge.judge_text(program, unit, place, self.built());
+            Some((unit, markings))
         })?;
         let access = self.access_at(svma);
         let fixed = access.and_then(|access| self.fixed_variable(program, access, unit));
-        let mut answers = verdicts
+        let mut answers = markings
             .into_iter()
-            .map(|verdict| self.answer(verdict, access, fixed.as_ref()));
-        // Where the place names several statements, they must agree.
+            .map(|marking| self.answer(marking, access, fixed.as_ref()));
+        // If there are several statements at the position, they must agree.
         let first = answers.next()?;
         let same =
             |other: SourceSync| std::mem::discriminant(&other) == std::mem::discriminant(&first);
         answers.all(same).then_some(first)
     }
 
-    /// What a verdict means for one access.
+    /// What a marking means for one access.
     fn answer(
         &self,
-        verdict: Verdict,
+        marking: Marking,
         access: Option<Access>,
         fixed: Option<&Fixed>,
     ) -> SourceSync {
-        let verdict = match verdict {
-            Verdict::Marked(how) => return SourceSync::Marked(how),
-            Verdict::Called(call) => {
+        let marking = match marking {
+            Marking::Marked(how) => return SourceSync::Marked(how),
+            Marking::Called(call) => {
                 let variable = fixed.map(|fixed| fixed.name.as_str());
                 if call.speaks_of(access.map(|access| access.kind), variable) {
                     return SourceSync::Marked(call.word);
                 }
                 *call.otherwise
             }
-            verdict => verdict,
+            marking => marking,
         };
-        // The variable at a fixed address is certain where names are not.
-        match (fixed, verdict) {
+        // A variable at a fixed address is certain; names are not.
+        match (fixed, marking) {
             (
                 Some(Fixed {
                     part,
@@ -202,13 +201,13 @@ impl Inner {
                 }),
                 _,
             ) => SourceSync::Marked(format!("{part} is {}", adjective(*how))),
-            // A member of it may be `_Atomic` where types do not say so.
-            (Some(_), Verdict::Plain | Verdict::Mixed(_)) => SourceSync::Plain,
-            (_, Verdict::Marked(how) | Verdict::Declared(how)) => SourceSync::Marked(how),
-            // This one has no fixed address, so it is none of the globals.
-            (None, Verdict::Mixed(Some(how))) if self.program => SourceSync::Marked(how),
-            (_, Verdict::Plain) => SourceSync::Plain,
-            (_, Verdict::Mixed(_) | Verdict::Called(_) | Verdict::Unknown) => SourceSync::Unknown,
+            // A member may be `_Atomic` although the types do not say so.
+            (Some(_), Marking::Plain | Marking::Mixed(_)) => SourceSync::Plain,
+            (_, Marking::Marked(how) | Marking::Declared(how)) => SourceSync::Marked(how),
+            // This access has no fixed address, so it is not to one of the globals.
+            (None, Marking::Mixed(Some(how))) if self.program => SourceSync::Marked(how),
+            (_, Marking::Plain) => SourceSync::Plain,
+            (_, Marking::Mixed(_) | Marking::Called(_) | Marking::Unknown) => SourceSync::Unknown,
         }
     }
 
@@ -217,7 +216,7 @@ impl Inner {
         instruction.accesses().first().copied()
     }
 
-    /// The variable which an access names by its address.
+    /// The variable at the constant address of an access.
     fn fixed_variable(
         self: &Arc<Self>,
         program: &Program<'_>,
@@ -252,10 +251,10 @@ impl Inner {
     }
 }
 
-/// A variable at an address which an instruction states.
+/// A variable whose address is a constant in an instruction.
 struct Fixed {
     name: String,
-    /// The name with the path to the accessed part.
+    /// Its name, with the path to the accessed part.
     part: String,
     how: Option<How>,
 }
@@ -278,29 +277,29 @@ impl Judge {
         function
     }
 
-    fn verdicts(
+    fn markings(
         &self,
-        place: Place,
-        judge: impl FnOnce(&Place) -> Option<Judged>,
+        place: SourcePosition,
+        judge: impl FnOnce(&SourcePosition) -> Option<Judged>,
     ) -> Option<Judged> {
-        if let Some(known) = lock(&self.verdicts).get(&place) {
+        if let Some(known) = lock(&self.markings).get(&place) {
             return known.clone();
         }
         let judged = judge(&place);
-        lock(&self.verdicts).insert(place, judged.clone());
+        lock(&self.markings).insert(place, judged.clone());
         judged
     }
 
-    /// What each of the statements at a place says.
+    /// What each of the statements at a position says.
     fn judge_text(
         &self,
         program: &Program<'_>,
         unit: u32,
-        place: &Place,
+        place: &SourcePosition,
         built: Option<SystemTime>,
-    ) -> Vec<Verdict> {
+    ) -> Vec<Marking> {
         let Some(source) = self.source(Path::new(&place.file), built) else {
-            return vec![Verdict::Unknown];
+            return vec![Marking::Unknown];
         };
         source
             .statements(place.line, place.column)
@@ -313,20 +312,20 @@ impl Judge {
         &self,
         program: &Program<'_>,
         unit: u32,
-        place: &Place,
+        place: &SourcePosition,
         statement: &Statement<'_>,
-    ) -> Verdict {
+    ) -> Marking {
         if statement.omp_atomic {
-            return Verdict::Marked("#pragma omp atomic".to_owned());
+            return Marking::Marked("#pragma omp atomic".to_owned());
         }
         if statement.tokens.iter().any(|word| words::is_assembly(word)) {
-            return Verdict::Unknown;
+            return Marking::Unknown;
         }
         match Call::find(statement) {
-            Some(Err(word)) => Verdict::Marked(word),
+            Some(Err(word)) => Marking::Marked(word),
             Some(Ok(mut call)) => {
                 *call.otherwise = self.judge_names(program, unit, place, statement);
-                Verdict::Called(call)
+                Marking::Called(call)
             }
             None => self.judge_names(program, unit, place, statement),
         }
@@ -337,11 +336,10 @@ impl Judge {
         &self,
         program: &Program<'_>,
         unit: u32,
-        place: &Place,
+        place: &SourcePosition,
         statement: &Statement<'_>,
-    ) -> Verdict {
-        // Optimisation at link time puts code and declarations into different
-        // units.
+    ) -> Marking {
+        // Link-time optimisation puts code and declarations into different units.
         let function = place.function.map(|offset| Die::new(unit, offset));
         let declared = function.and_then(|function| program.declaring_unit(function));
         let names = self.unit(program, declared.unwrap_or(unit));
@@ -351,7 +349,7 @@ impl Judge {
                 && self.is_marking_macro(&names, word, MAX_EXPANSION)
         };
         if let Some(name) = statement.tokens.iter().find(expands) {
-            return Verdict::Marked(format!("macro {name}"));
+            return Marking::Marked(format!("macro {name}"));
         }
         let locals = names.locals(program, unit, place.function);
         names.judge(&locals, &statement.tokens, &|die| {
@@ -391,12 +389,12 @@ impl Judge {
         names
     }
 
-    /// Whether a macro of the unit's files expands to a marking word.
+    /// Whether a macro in the unit's files expands to a marking word.
     fn is_marking_macro(&self, unit: &UnitNames, name: &str, depth: usize) -> bool {
         if let Some(known) = lock(&unit.macros).get(name) {
             return *known;
         }
-        // Until it is known: a macro that leads back to itself adds nothing.
+        // Preliminary answer, so that a recursive macro ends: it adds nothing.
         lock(&unit.macros).insert(name.to_owned(), false);
         let marks = unit
             .files
@@ -409,7 +407,7 @@ impl Judge {
                     before.is_some_and(|word| words::is_assembly(word))
                 };
                 body.iter().enumerate().any(|(at, word)| {
-                    // Volatile assembly is assembly that is not optimised away.
+                    // Volatile assembly only means that it is not optimised away.
                     (words::marks(word) && !assembly(at))
                         || (depth > 1 && self.is_marking_macro(unit, word, depth - 1))
                 })
@@ -439,10 +437,9 @@ impl Judge {
 }
 
 impl Judge {
-    /// Where the trees may have a file that the debug information names by
-    /// another machine's path: what it ends with, the longest first. A name
-    /// alone, without a folder, could be any file's; the tree's own name is a
-    /// folder, too.
+    /// Where in the source trees a file may be that the debug information names by a path of
+    /// another machine: the path's tails, longest first. A bare file name could be any file,
+    /// so a folder is required; the name of the tree counts as one.
     fn in_trees(&self, path: &Path) -> impl Iterator<Item = PathBuf> {
         let parts: Vec<&OsStr> = path
             .components()
@@ -469,7 +466,7 @@ impl Judge {
     }
 }
 
-/// Whether many projects have a folder of this name.
+/// Whether many projects have a folder with this name.
 fn says_nothing(folder: &OsStr) -> bool {
     ["src", "source", "sources", "lib", "include"]
         .iter()
@@ -489,14 +486,14 @@ impl UnitNames {
         names
     }
 
-    /// Judges by the names in a statement: those declared volatile or atomic
-    /// against every other access to memory that may be meant.
+    /// Judges by the names in a statement: those declared volatile or atomic against all
+    /// others that may access memory.
     fn judge(
         &self,
         locals: &Names,
         tokens: &[&str],
         declared_atomic: &dyn Fn(Die) -> bool,
-    ) -> Verdict {
+    ) -> Marking {
         let mut declared = None;
         let mut plain = false;
         let mut plain_global = false;
@@ -534,20 +531,20 @@ impl UnitNames {
                 declared.get_or_insert_with(|| format!("{name} is {}", adjective(how)));
                 continue;
             }
-            // A member is accessed where it stands; a variable only where it is
-            // followed, since locals are in registers or on the stack. What a
-            // following member says is said there.
+            // A member is an access by itself. A variable is one only if it is dereferenced,
+            // because locals are in registers or on the stack. A member that follows is
+            // judged on its own.
             if known.plain.is_some() {
                 plain |= is_member || (dereferenced && after != Some("->"));
                 plain_global |= !is_member && local.is_none() && after != Some(".");
             }
         }
         match declared {
-            None if !self.identifiers.typed => Verdict::Unknown,
-            None => Verdict::Plain,
-            Some(_) if plain || ambiguous => Verdict::Mixed(None),
-            Some(how) if plain_global => Verdict::Mixed(Some(how)),
-            Some(how) => Verdict::Declared(how),
+            None if !self.identifiers.typed => Marking::Unknown,
+            None => Marking::Plain,
+            Some(_) if plain || ambiguous => Marking::Mixed(None),
+            Some(how) if plain_global => Marking::Mixed(Some(how)),
+            Some(how) => Marking::Declared(how),
         }
     }
 }
@@ -561,7 +558,7 @@ const fn adjective(how: How) -> &'static str {
 }
 
 fn read(path: &Path) -> Option<String> {
-    // Relative names would be looked up in our folder, not in the compiler's.
+    // A relative name would be resolved in our folder, not in the compiler's.
     if !path.is_absolute() {
         return None;
     }

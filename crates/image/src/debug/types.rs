@@ -1,5 +1,5 @@
-//! Types: their size, their name as the source writes it, and whether every
-//! access to them synchronises.
+//! Types: their size, their name as written in source, and whether every access to them
+//! synchronises.
 
 use super::names::shorten;
 use super::program::{Die, MAX_HOPS, Program};
@@ -7,9 +7,9 @@ use gimli::constants as dw;
 use gimli::{DwLang, DwTag};
 use std::cell::Cell;
 
-/// No type name is built longer than this.
+/// Type names are cut at this length.
 const MAX_NAME: usize = 4096;
-/// No name is put together from more entries: types of functions branch.
+/// A type name is built from at most this many entries, because function types branch.
 const MAX_SPELLED: usize = 256;
 
 /// Why every access to a variable or field synchronises.
@@ -48,7 +48,7 @@ impl Spelling {
     }
 }
 
-/// Whether `tag` only adds to the type it refers to.
+/// Whether `tag` only modifies the type that it refers to.
 pub(super) const fn is_qualifier(tag: DwTag) -> bool {
     matches!(
         tag,
@@ -63,7 +63,7 @@ pub(super) const fn is_qualifier(tag: DwTag) -> bool {
 }
 
 impl Program<'_> {
-    /// How the unit of number `unit` is written, if in a language we read.
+    /// The spelling of types in unit number `unit`, if its language is supported.
     pub(super) fn unit_spelling(&self, unit: u32) -> Option<Spelling> {
         let language = self.language(Die::new(unit, gimli::UnitOffset(0)));
         match (Spelling::of(language), language?) {
@@ -111,7 +111,7 @@ impl Program<'_> {
         None
     }
 
-    /// How many elements each dimension of an array has; 0 where it is not said.
+    /// The number of elements in each dimension of an array; 0 if unknown.
     pub(super) fn dimensions(&self, array: Die) -> Vec<u64> {
         self.children(array)
             .into_iter()
@@ -128,28 +128,28 @@ impl Program<'_> {
             .collect()
     }
 
-    /// The type's name with the scopes it is declared in.
+    /// The type's name with the scopes that it is declared in.
     pub(super) fn qualified(&self, die: Die) -> Option<String> {
         let name = self.name(die)?;
         let mut parts = self.scopes(die);
-        // The library's version namespaces are not written by anyone.
+        // Nobody writes the version namespaces of the standard library.
         parts.retain(|part| !matches!(part.as_str(), "__1" | "__cxx11" | "__8" | "_V2"));
         parts.push(name);
         Some(shorten(&parts.join("::")))
     }
 
-    /// Whether accesses through this type synchronise, by the type itself.
+    /// Whether this type itself makes accesses through it synchronise.
     pub(super) fn synchronises(&self, die: Die) -> Option<How> {
         match self.entry(die)?.tag() {
             dw::DW_TAG_atomic_type => Some(How::Atomic),
             dw::DW_TAG_volatile_type => Some(How::Volatile),
-            // Before DWARF 5 nothing but the name shows it.
+            // Before DWARF 5 only the name shows it.
             dw::DW_TAG_typedef | dw::DW_TAG_base_type => {
                 let name = self.name(die)?;
                 name.starts_with("atomic_").then_some(How::Atomic)
             }
             dw::DW_TAG_structure_type | dw::DW_TAG_class_type => {
-                // Scopes cost a walk of the unit: only for what may be one.
+                // Finding scopes walks the unit, so it is done only for candidates.
                 let name = self.name(die)?;
                 if !name.contains("tomic") {
                     return None;
@@ -160,7 +160,7 @@ impl Program<'_> {
         }
     }
 
-    /// As [`synchronises`](Self::synchronises), through typedefs, qualifiers and
+    /// Like [`synchronises`](Self::synchronises), but looks through typedefs, qualifiers and
     /// arrays.
     pub(super) fn synchronises_deeply(&self, die: Die) -> Option<How> {
         let mut die = die;
@@ -177,8 +177,8 @@ impl Program<'_> {
         None
     }
 
-    /// What a pointer or reference type, or an array of them, points to; and
-    /// whether its bare name stands for that, as a reference's does.
+    /// The type that a pointer, a reference or an array of them points to, and whether its
+    /// name denotes the target, as with a reference.
     pub(super) fn pointee(&self, die: Die) -> Option<(Die, bool)> {
         let mut die = die;
         for _ in 0..MAX_HOPS {
@@ -195,7 +195,7 @@ impl Program<'_> {
         None
     }
 
-    /// The type as the source writes it. `None` is what C calls `void`.
+    /// The type as written in source. `None` is C's `void`.
     pub(super) fn type_name(&self, die: Option<Die>) -> String {
         let left = Cell::new(MAX_SPELLED);
         let mut name = self.spell(die, MAX_HOPS, &left);
@@ -314,7 +314,7 @@ impl Program<'_> {
     }
 }
 
-/// Compilers spell the integer types out in full; people do not.
+/// Shortens the names of integer types, which compilers write out in full.
 pub(crate) fn as_written(name: &str) -> &str {
     match name {
         "short int" => "short",
@@ -327,7 +327,7 @@ pub(crate) fn as_written(name: &str) -> &str {
     }
 }
 
-/// A qualifier of a pointer stands behind it, of anything else before it.
+/// Adds a qualifier: after a pointer, before anything else.
 pub(crate) fn qualify(word: &str, inner: &str) -> String {
     if inner.ends_with('*') {
         format!("{inner} {word}")
@@ -336,7 +336,7 @@ pub(crate) fn qualify(word: &str, inner: &str) -> String {
     }
 }
 
-/// Whether a class by this qualified name is one whose every access is atomic.
+/// Whether every access to a class with this qualified name is atomic.
 pub(super) fn is_atomic_type(name: &str) -> bool {
     const CPP: [&str; 6] = [
         "std::atomic<",

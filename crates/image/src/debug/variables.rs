@@ -1,17 +1,17 @@
-//! Globals and statics: which one an address belongs to.
+//! Finds the global or static variable that an address belongs to.
 
 use super::parts::Part;
 use super::program::{Die, Program};
 use super::types::How;
 use super::{Inner, names};
-use crate::kernel::CarriedTypes;
+use crate::kernel_file::CarriedTypes;
 use gimli::{AttributeValue, DwTag, Operation, constants as dw};
 use rayon::prelude::*;
 use redhanded_model::Svma;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// Variables never overlap much: unions of linkers and zero-sized ones aside.
+/// How many variables before an address are examined. Variables rarely overlap.
 const LOOK_BACK: usize = 16;
 
 /// A global or static variable.
@@ -19,9 +19,9 @@ const LOOK_BACK: usize = 16;
 pub struct Variable {
     /// Its name with its scopes: `ns::var`, `Class::member`, `function::var`.
     pub name: String,
-    /// Where it is.
+    /// Its address.
     pub svma: Svma,
-    /// How many bytes it has.
+    /// Its size in bytes.
     pub size: u64,
     /// The file and line that declare it.
     pub declared: Option<(PathBuf, u32)>,
@@ -31,7 +31,7 @@ pub struct Variable {
 #[derive(Clone)]
 enum Kind {
     Typed(Arc<Inner>, Die),
-    /// A symbol, and the types that may tell more of it.
+    /// A symbol, and the types that may describe it.
     Symbol(String, Arc<CarriedTypes>),
 }
 
@@ -75,7 +75,7 @@ impl Variable {
     }
 }
 
-/// Every variable with a fixed address, sorted by it.
+/// All variables with a fixed address, sorted by it.
 #[derive(Default)]
 pub(super) struct Index(Vec<(u64, Die)>);
 
@@ -145,7 +145,8 @@ const fn is_variable(tag: DwTag) -> bool {
     matches!(tag, dw::DW_TAG_variable | dw::DW_TAG_member)
 }
 
-/// The address an expression always gives; none for locals and thread-locals.
+/// The address that a location expression always yields; `None` for locals and
+/// thread-locals.
 fn fixed_address<R: gimli::Reader>(
     dwarf: &gimli::Dwarf<R>,
     unit: &gimli::Unit<R>,
@@ -160,11 +161,11 @@ fn fixed_address<R: gimli::Reader>(
     match operations.next().ok()? {
         None => {}
         Some(Operation::PlusConstant { value }) => address = address.checked_add(value)?,
-        // The value of a debugger's entry value, a thread-local, …
+        // An entry value, a thread-local and the like.
         Some(_) => return None,
     }
     let more = operations.next().ok()?.is_some();
-    // Linkers leave 0 where they dropped the variable.
+    // Linkers leave 0 if they dropped the variable.
     (!more && address != 0).then_some(address)
 }
 

@@ -1,12 +1,12 @@
-//! Which names mean a synchronising access: functions of libraries, builtins
-//! and macros of C and C++.
+//! The names that mean a synchronising access: library functions, builtins and macros of C
+//! and C++.
 
-/// What a function in the frames of an access tells about it.
+/// What a function among the frames of an access says about it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Function {
-    /// Its accesses are atomic or volatile ones.
+    /// Its accesses are atomic or volatile.
     Synchronising,
-    /// A part of a standard library, which such a function may have called.
+    /// A function of a standard library, which such a function may have called.
     Library,
     /// Anything else.
     Other,
@@ -45,7 +45,7 @@ fn is_synchronising_function(name: &str) -> bool {
     if name.starts_with("core::ptr::") || name.starts_with("<*") {
         return matches!(method, "read_volatile" | "write_volatile");
     }
-    // Making an atomic, and using one that nobody else can see, are plain.
+    // Creating an atomic, and accessing one that is not shared, are plain accesses.
     const PLAIN: [&str; 5] = ["new", "get_mut", "into_inner", "from_mut", "default"];
     FAMILIES.iter().any(|family| name.starts_with(family))
         && !PLAIN.contains(&method)
@@ -82,8 +82,7 @@ fn is_constructor(name: &str) -> bool {
     !class.is_empty() && method.trim_start_matches('~') == class
 }
 
-/// Whether a word of C or C++ source marks an atomic or volatile access by
-/// itself.
+/// Whether a word in C or C++ source alone marks an atomic or volatile access.
 pub(super) fn marks(word: &str) -> bool {
     const STARTS: [&str; 14] = [
         "__atomic_",
@@ -118,15 +117,15 @@ pub(super) fn marks(word: &str) -> bool {
         "cmpxchg",
         "data_race",
     ];
-    // Classes of the C++ library whose constructors are plain.
+    // Classes of the C++ library, whose constructors make plain accesses.
     const CLASSES: [&str; 2] = ["__atomic_base", "__atomic_flag_base"];
     !CLASSES.contains(&word)
         && (WORDS.contains(&word) || STARTS.iter().any(|start| word.starts_with(start)))
 }
 
-/// Whether what a marking word calls loads, and whether it stores, by plain
-/// instructions. Read-modify-write ones store by locked instructions; before
-/// that they may load.
+/// Whether the operation that a marking word names loads with plain instructions, and whether
+/// it stores with them. A read-modify-write stores with a locked instruction, but may load
+/// before it.
 pub(super) fn direction(word: &str) -> (bool, bool) {
     const FAMILIES: [&str; 5] = [
         "__atomic_",
@@ -173,8 +172,7 @@ pub(super) fn direction(word: &str) -> (bool, bool) {
     }
 }
 
-/// Whether a word begins inline assembly, of which the source cannot tell what
-/// it accesses.
+/// Whether a word begins inline assembly. The source does not tell what that accesses.
 pub(super) fn is_assembly(word: &str) -> bool {
     matches!(
         word,

@@ -17,20 +17,19 @@ pub(crate) struct Symbol {
     pub name: Arc<str>,
     /// The longest of those at the address.
     pub size: u64,
-    /// Whether one of them is a function's; else they are labels, good for a
-    /// name only.
+    /// Whether one of them is a function. Otherwise they are labels, useful only as names.
     pub function: bool,
     rank: u8,
 }
 
-/// What a function's rank has over a label's.
+/// How much higher a function ranks than a label.
 const FUNCTION: u8 = 2;
 
-/// No name that a person could use is longer.
+/// Longer names are useless to people.
 const MAX_NAME: usize = 1 << 14;
 
-/// The symbols of code outside linkage stubs: from both symbol tables, and for
-/// a stripped file from its separate debug file.
+/// The symbols of code outside PLT stubs: from both symbol tables, and for a stripped file
+/// also from its separate debug file.
 pub(crate) fn code_symbols(image: &Image, layout: &Layout) -> BTreeMap<u64, Symbol> {
     let mut symbols = BTreeMap::new();
     let Some(file) = elf_file(image) else {
@@ -58,15 +57,14 @@ fn read(
     symbols: &mut BTreeMap<u64, Symbol>,
 ) {
     let endian = file.endian();
-    // In a damaged file all symbols may share one long name; honest tables have
-    // each name's bytes once.
+    // In a damaged file all symbols may share one long name. In a sound one, the names
+    // are no longer than the file.
     let mut budget = file.data().len().saturating_mul(2);
     for symbol in file.symbols().chain(file.dynamic_symbols()) {
         let raw = symbol.elf_symbol();
         let function = match raw.st_type() {
             elf::STT_FUNC | elf::STT_GNU_IFUNC => true,
-            // Code of a kernel that is not called like a function has a size and
-            // no type.
+            // Kernel code that is not called like a function has a size but no type.
             elf::STT_NOTYPE => kernel && raw.st_size(endian) > 0,
             _ => continue,
         };
@@ -99,7 +97,7 @@ fn read(
 /// a family of aliases the weak one), then the name with fewer leading
 /// underscores, then the shorter.
 fn offer(symbols: &mut BTreeMap<u64, Symbol>, address: u64, name: &[u8], rank: u8, size: u64) {
-    // `name@VERSION` and `name@@VERSION` are the same function.
+    // `name@VERSION` and `name@@VERSION` name the same function.
     let name = name.split(|byte| *byte == b'@').next().unwrap_or(name);
     let function = rank >= FUNCTION;
     match symbols.entry(address) {
@@ -115,7 +113,7 @@ fn offer(symbols: &mut BTreeMap<u64, Symbol>, address: u64, name: &[u8], rank: u
             let kept = entry.get_mut();
             let quality = |name: &[u8]| {
                 let underscores = name.iter().take_while(|byte| **byte == b'_').count();
-                // Mangled names begin with one underscore that means nothing.
+                // The leading underscore of a mangled name does not count.
                 (underscores.max(1), name.len())
             };
             let old = (kept.rank, quality(kept.name.as_bytes()));

@@ -1,19 +1,18 @@
-//! One access of an instruction, and where it is before and after.
+//! One memory access of an instruction, and how to find its bytes before and after it.
 
 use super::operand::Operand;
 use redhanded_model::{AccessKind, Avma, Bytes, Register, Registers};
 
-/// How far back a repeated string instruction's trap may be reported: the
-/// processor moves whole cache lines at a time.
+/// How late the trap of a repeated string instruction may come: the processor moves whole
+/// cache lines at a time.
 const FAST_STRING: u64 = 64;
 
 /// One access to contiguous bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Access {
-    /// What it does to them.
+    /// Whether it reads or writes the bytes, or both.
     pub kind: AccessKind,
-    /// How many bytes; 0 for a repeated string instruction, whose length is in
-    /// rcx.
+    /// The number of bytes; 0 for a repeated string instruction, whose length is in rcx.
     pub size: u32,
     /// Whether it is the implicit stack access of push, pop, call, ret, leave.
     pub stack_engine: bool,
@@ -22,24 +21,24 @@ pub struct Access {
     pub(super) recovery: Recovery,
 }
 
-/// How to find the address after the instruction ran.
+/// How to find the address after the instruction has run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Recovery {
     /// The same way as before.
     Same,
-    /// The same way, with this added: the stack pointer moved.
+    /// The same way, plus this: the stack pointer has moved.
     Moved(u64),
-    /// Of a string instruction whose pointer moves by `element`.
+    /// From the pointer of a string instruction, which moves by `element`.
     String {
         /// Bytes per iteration.
         element: u8,
         /// How it is repeated.
         repeat: Repeat,
     },
-    /// At the stack pointer, with this added.
+    /// At the stack pointer, plus this.
     FromStack(u64),
-    /// Not at all; the loaded value is in this part of a register.
-    Lost(Option<Part>),
+    /// It is lost; the loaded value is in this part of a register.
+    Lost(Option<RegisterPart>),
 }
 
 /// How often a string instruction runs.
@@ -47,22 +46,22 @@ pub(super) enum Recovery {
 pub(super) enum Repeat {
     /// Once.
     Once,
-    /// As often as rcx (ecx with 32-bit addresses) says.
+    /// As many times as rcx says (ecx with 32-bit addresses).
     Counted,
-    /// As often at most, and until a comparison ends it: only the first element
-    /// is sure to be accessed.
+    /// At most as many times, until a comparison ends it. Only the first element is sure to
+    /// be accessed.
     Compared,
 }
 
-/// Some low bytes of a register, or its second byte.
+/// The low bytes of a register, or its second byte (`ah`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Part {
+pub(super) struct RegisterPart {
     pub register: Register,
     pub shift: u8,
     pub bytes: u8,
 }
 
-impl Part {
+impl RegisterPart {
     fn value(self, registers: &Registers) -> u64 {
         let value = registers.get(self.register) >> self.shift;
         match self.bytes {
@@ -72,19 +71,17 @@ impl Part {
     }
 }
 
-/// Where an access was, told from the registers after it.
+/// Where an access was, as far as the registers after it tell.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum After {
     /// Exactly there.
     Exact(Bytes),
-    /// A repeated string instruction: somewhere in these bytes, the last ones it
-    /// processed. As long as a trap can be late, so the run may have begun
-    /// within them.
+    /// By a repeated string instruction, somewhere in the last bytes that it processed.
+    /// There are as many as a trap can be late, so the first may be before its start.
     Recent(Bytes),
     /// The instruction overwrote its own address register.
     Destroyed {
-        /// What it loaded, in the low `size` bytes, where that is what it wrote
-        /// over the address.
+        /// The loaded value in the low `size` bytes, if that is what replaced the address.
         value: Option<u64>,
     },
 }
@@ -98,10 +95,10 @@ impl Access {
         recovery: Recovery::Same,
     };
 
-    /// The bytes, from the registers before the instruction runs. No bytes for a
-    /// repeated string instruction that runs zero times; of one that may stop
-    /// early (`repe cmps`, `repne scas`) the first element. `None` where they
-    /// would wrap around the end of the address space.
+    /// The bytes, computed from the registers before the instruction runs. They are empty if
+    /// a repeated string instruction runs zero times, and the first element if it may stop
+    /// early (`repe cmps`, `repne scas`). `None` if they would wrap around the end of the
+    /// address space.
     #[must_use]
     pub fn bytes_before(&self, registers: &Registers) -> Option<Bytes> {
         let address = self.operand.address(registers);
@@ -121,15 +118,15 @@ impl Access {
         }
         let len = count.checked_mul(element)?;
         if registers.direction_down() && count > 0 {
-            // The first element is the highest one.
+            // The first element has the highest address.
             checked(address.checked_sub(len - element)?, len)
         } else {
             checked(address, len)
         }
     }
 
-    /// Where the bytes were, from the registers right after the instruction, or
-    /// after some iterations of a repeated one.
+    /// Where the bytes were, computed from the registers after the instruction, or after some
+    /// iterations of a repeated one.
     #[must_use]
     pub fn bytes_after(&self, registers: &Registers) -> After {
         let exact = |address: u64, len: u64| {
@@ -151,7 +148,7 @@ impl Access {
                     Repeat::Counted | Repeat::Compared => FAST_STRING,
                 };
                 let start = if registers.direction_down() {
-                    // The pointer stands one element below the last one.
+                    // The pointer is one element below the last one accessed.
                     address.saturating_add(element)
                 } else {
                     address.saturating_sub(back)

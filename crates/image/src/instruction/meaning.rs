@@ -1,6 +1,6 @@
-//! From iced's view of an instruction to its accesses.
+//! Derives an instruction's memory accesses from iced's description of it.
 
-use super::access::{Access, Part, Recovery, Repeat};
+use super::access::{Access, Recovery, RegisterPart, Repeat};
 use super::operand::{Operand, SegmentBase};
 use iced_x86::{
     Code, EncodingKind, Instruction, InstructionInfo, InstructionInfoFactory,
@@ -9,10 +9,10 @@ use iced_x86::{
 use redhanded_model::{AccessKind, Register};
 use std::cell::RefCell;
 
-/// The widest access that is one access: a cache line.
+/// The widest single access: a cache line.
 const WIDEST: usize = 64;
 
-/// The instruction's accesses cannot be told from general-purpose registers.
+/// The instruction's accesses do not follow from general-purpose registers alone.
 pub(super) struct Unsupported;
 
 type Accesses = [Option<Access>; 2];
@@ -52,8 +52,8 @@ pub(super) fn accesses(instruction: &Instruction) -> Result<Accesses, Unsupporte
             return Ok([stack, None]);
         };
         let explicit = explicit_access(instruction, index, info)?;
-        // The machine reads its operand before it pushes, and pops before it
-        // writes: a pop's destination is the later one.
+        // The processor reads the operand before it pushes it, and pops before it writes
+        // the destination.
         Ok(if instruction.mnemonic() == Mnemonic::Pop {
             [stack, explicit]
         } else if explicit.is_none() {
@@ -70,7 +70,7 @@ pub(super) fn is_repeated(instruction: &Instruction) -> bool {
         && (instruction.has_rep_prefix() || instruction.has_repne_prefix())
 }
 
-/// Whether its first operand is a near branch target.
+/// Whether the first operand is a near branch target.
 pub(super) fn is_near_branch(instruction: &Instruction) -> bool {
     matches!(
         instruction.op0_kind(),
@@ -82,7 +82,7 @@ fn explicit_operand(instruction: &Instruction) -> Option<u32> {
     (0..instruction.op_count()).find(|i| instruction.op_kind(*i) == OpKind::Memory)
 }
 
-/// A general-purpose register by the name of any of its parts.
+/// The general-purpose register that a register or part of one belongs to.
 fn general(register: Named) -> Option<Register> {
     use Register as R;
     Some(match register.full_register() {
@@ -114,8 +114,8 @@ fn segment(register: Named) -> SegmentBase {
     }
 }
 
-/// Prefetches, cache control and address computations: nothing is loaded or
-/// stored that another thread could see or change.
+/// Prefetches, cache control and address computations, which load and store nothing that
+/// another thread could see or change.
 fn touches_nothing(mnemonic: Mnemonic) -> bool {
     use Mnemonic as M;
     matches!(
@@ -147,7 +147,7 @@ fn touches_nothing(mnemonic: Mnemonic) -> bool {
     )
 }
 
-/// What accesses memory without an operand that says so.
+/// Instructions that access memory without an explicit memory operand.
 fn is_implicit_unsupported(mnemonic: Mnemonic) -> bool {
     use Mnemonic as M;
     matches!(
@@ -243,15 +243,14 @@ fn operand(instruction: &Instruction) -> Operand {
     }
 }
 
-/// `[disp32]` with a 32-bit address size and no register to show it.
+/// `[disp32]` with a 32-bit address size, which no register reveals.
 fn is_narrow_absolute(instruction: &Instruction) -> bool {
     instruction.memory_base() == Named::None
         && instruction.memory_index() == Named::None
         && instruction.memory_displ_size() == 4
 }
 
-/// The bit-string forms of the bit tests address memory through their second
-/// operand.
+/// Bit tests with a register as second operand: it takes part in the address.
 fn bit_register(instruction: &Instruction) -> Option<(Register, u8)> {
     use Mnemonic as M;
     if !matches!(instruction.mnemonic(), M::Bt | M::Bts | M::Btr | M::Btc)
@@ -280,7 +279,7 @@ fn explicit_access(
     if operand.base == Some(Register::Rsp) && instruction.is_stack_instruction() {
         let moved = i64::from(instruction.stack_pointer_increment()) as u64;
         if instruction.mnemonic() == Mnemonic::Pop {
-            // pop computes its destination with the stack pointer it leaves.
+            // pop computes its destination with the updated stack pointer.
             operand.displacement = operand.displacement.wrapping_add(moved);
         }
         recovery = Recovery::Moved(moved.wrapping_neg());
@@ -312,14 +311,14 @@ fn overwrites(info: &InstructionInfo, operand: &Operand) -> bool {
         .any(|written| operand.registers().any(|needed| needed == written))
 }
 
-/// Where a plain load put what it loaded, if that is the only register of the
-/// address it wrote over.
+/// Where a plain load put its value, if that is the only register of the address that it
+/// overwrote.
 fn loaded(
     instruction: &Instruction,
     operand: &Operand,
     kind: AccessKind,
     size: usize,
-) -> Option<Part> {
+) -> Option<RegisterPart> {
     use Mnemonic as M;
     let plain = matches!(
         instruction.mnemonic(),
@@ -336,9 +335,9 @@ fn loaded(
         .then_some(part)
 }
 
-fn part(named: Named, size: usize) -> Option<Part> {
+fn part(named: Named, size: usize) -> Option<RegisterPart> {
     let high = matches!(named, Named::AH | Named::BH | Named::CH | Named::DH);
-    Some(Part {
+    Some(RegisterPart {
         register: general(named)?,
         shift: if high { 8 } else { 0 },
         bytes: u8::try_from(named.size().min(size)).ok()?,
@@ -410,7 +409,7 @@ fn xlat(instruction: &Instruction) -> Access {
         size: 1,
         stack_engine: false,
         operand,
-        // al is index and destination.
+        // al is both index and destination.
         recovery: Recovery::Lost(part(Named::AL, 1)),
     }
 }
@@ -423,7 +422,7 @@ fn string(instruction: &Instruction) -> Result<Accesses, Unsupported> {
         M::Lodsb | M::Lodsw | M::Lodsd | M::Lodsq => false,
         M::Cmpsb | M::Cmpsw | M::Cmpsd | M::Cmpsq => true,
         M::Scasb | M::Scasw | M::Scasd | M::Scasq => true,
-        // ins and outs talk to devices.
+        // ins and outs access devices.
         _ => return Err(Unsupported),
     };
     let element = u8::try_from(instruction.memory_size().size()).map_err(|_| Unsupported)?;
@@ -466,7 +465,7 @@ fn string(instruction: &Instruction) -> Result<Accesses, Unsupported> {
             count += 1;
         }
     }
-    // movs reads before it writes, whatever the order of its operands.
+    // movs reads before it writes, regardless of the order of its operands.
     found.sort_by_key(|access| access.map_or(2, |a: Access| u8::from(a.kind.writes())));
     Ok(found)
 }

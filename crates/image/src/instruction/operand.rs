@@ -1,11 +1,11 @@
-//! A memory operand: how its address comes from the registers.
+//! A memory operand, and how its address is computed from the registers.
 
 use redhanded_model::{Register, Registers};
 
-/// The segment whose base is part of an address.
+/// The segment whose base is added to an address.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum SegmentBase {
-    /// None that matters: 64-bit mode gives the others base 0.
+    /// Any other segment: its base is 0 in 64-bit mode.
     Flat,
     /// Thread-local storage of programs.
     Fs,
@@ -20,26 +20,25 @@ pub struct Operand {
     pub base: Option<Register>,
     /// The index register.
     pub index: Option<Register>,
-    /// What the index is multiplied with.
+    /// The factor of the index.
     pub scale: u8,
-    /// What is added; the absolute address of an instruction-relative operand.
+    /// The displacement; the absolute address if the operand is rip-relative.
     pub displacement: u64,
     /// The segment.
     pub segment: SegmentBase,
-    /// Whether the displacement is such an absolute address.
+    /// Whether the operand is rip-relative.
     pub rip_relative: bool,
-    /// Whether the effective address has 32 bits only.
+    /// Whether the effective address has only 32 bits.
     pub narrow: bool,
-    /// Whether only the low byte of the index counts (`xlat`).
+    /// Whether only the low byte of the index is used (`xlat`).
     pub byte_index: bool,
-    /// For `bt` and its family: the register that holds a bit's number in the
-    /// bit string at the address, and the register's bytes, which is also the
-    /// unit the string is accessed in.
+    /// For `bt`, `bts`, `btr` and `btc`: the register with the number of a bit in the bit
+    /// string at the address, and its size in bytes, which is also the size of the access.
     pub bit: Option<(Register, u8)>,
 }
 
 impl Operand {
-    /// The address in `base` alone.
+    /// The operand `[base]`.
     pub(crate) const fn at(base: Register, displacement: u64) -> Self {
         Self {
             base: Some(base),
@@ -54,7 +53,7 @@ impl Operand {
         }
     }
 
-    /// The address, from these registers.
+    /// The address, computed from these registers.
     #[must_use]
     pub fn address(&self, registers: &Registers) -> u64 {
         let mut address = self.displacement;
@@ -82,7 +81,7 @@ impl Operand {
         }
     }
 
-    /// The registers the address depends on.
+    /// The registers that the address depends on.
     pub(crate) fn registers(&self) -> impl Iterator<Item = Register> {
         [
             self.base,
@@ -93,7 +92,7 @@ impl Operand {
         .flatten()
     }
 
-    /// The absolute address, where no register takes part.
+    /// The address, if it depends on no register.
     #[must_use]
     pub fn constant(&self) -> Option<u64> {
         let none = self.base.is_none() && self.index.is_none() && self.bit.is_none();
@@ -101,9 +100,9 @@ impl Operand {
     }
 }
 
-/// How many units of `bytes` the (signed) bit number lies from the operand.
+/// How many units of `bytes` bytes the (signed) bit number is away from the operand.
 fn bit_units(value: u64, bytes: u8) -> u64 {
-    // Sign-extension by way of the narrower types is the point here.
+    // The casts through narrower types sign-extend.
     let signed = match bytes {
         2 => i64::from((value & 0xffff) as u16 as i16),
         4 => i64::from((value & 0xffff_ffff) as u32 as i32),

@@ -28,7 +28,7 @@ fn registers() -> Registers {
     for (number, value) in registers.gpr.iter_mut().enumerate() {
         *value = 0x1000_0000 * (number as u64 + 1);
     }
-    registers.gpr[Register::Rcx as usize] = 3;
+    registers.set(Register::Rcx, 3);
     registers
 }
 
@@ -402,7 +402,7 @@ fn bit_strings_are_addressed_by_the_bit_number() {
         "update 4 @ 80000000",
     );
     let mut registers = registers();
-    registers.gpr[Register::Rcx as usize] = (-1i64) as u64;
+    registers.set(Register::Rcx, (-1i64) as u64);
     let access = decode("0f a3 0f").accesses()[0];
     let bytes = access.bytes_before(&registers);
     assert_eq!(bytes, Some(Bytes::new(Avma(0x7fff_fffc), 4)));
@@ -474,7 +474,7 @@ fn too_few_or_invalid_bytes_decode_to_nothing() {
 fn destroyed(hex: &str, value: Option<u64>) {
     let mut after = registers();
     for register in [Register::Rax, Register::Rbx, Register::Rsp] {
-        after.gpr[register as usize] = 0x1122_3344_5566_7788;
+        after.set(register, 0x1122_3344_5566_7788);
     }
     let instruction = decode(hex);
     assert_eq!(
@@ -516,9 +516,9 @@ fn a_repeated_string_instruction_is_near_its_pointer() {
         write.bytes_before(&registers),
         Some(Bytes::new(Avma(0x8000_0000 - 16), 24))
     );
-    registers.gpr[Register::Rcx as usize] = 0;
+    registers.set(Register::Rcx, 0);
     assert_eq!(write.bytes_before(&registers).map(|b| b.len), Some(0));
-    registers.gpr[Register::Rcx as usize] = u64::MAX;
+    registers.set(Register::Rcx, u64::MAX);
     assert_eq!(write.bytes_before(&registers), None);
 }
 
@@ -526,8 +526,7 @@ fn a_repeated_string_instruction_is_near_its_pointer() {
 fn run(hex: &str, before: &Registers) -> Registers {
     let mut after = *before;
     let mut add = |register: Register, by: i64| {
-        let value = &mut after.gpr[register as usize];
-        *value = value.wrapping_add_signed(by);
+        after.set(register, after.get(register).wrapping_add_signed(by));
     };
     let step = if before.direction_down() { -1 } else { 1 };
     match hex {
@@ -536,8 +535,8 @@ fn run(hex: &str, before: &Registers) -> Registers {
         "58" | "8f 07" | "8f 44 24 10" | "c3" | "9d" => add(Register::Rsp, 8),
         "c2 10 00" => add(Register::Rsp, 24),
         "c9" => {
-            after.gpr[Register::Rsp as usize] = before.get(Register::Rbp).wrapping_add(8);
-            after.gpr[Register::Rbp as usize] = 0x1234;
+            after.set(Register::Rsp, before.get(Register::Rbp).wrapping_add(8));
+            after.set(Register::Rbp, 0x1234);
         }
         "a4" => {
             add(Register::Rsi, step);
@@ -546,9 +545,9 @@ fn run(hex: &str, before: &Registers) -> Registers {
         "48 ab" => add(Register::Rdi, step * 8),
         "ad" => {
             add(Register::Rsi, step * 4);
-            after.gpr[Register::Rax as usize] = 0;
+            after.set(Register::Rax, 0);
         }
-        "8b 07" | "48 8b 44 8a 10" => after.gpr[Register::Rax as usize] = 0x5678,
+        "8b 07" | "48 8b 44 8a 10" => after.set(Register::Rax, 0x5678),
         _ => {}
     }
     after
@@ -598,7 +597,7 @@ proptest! {
             before.rflags = 1 << 10;
         }
         if hex == "0f ab 0f" {
-            before.gpr[Register::Rcx as usize] &= 0xffff;
+            before.set(Register::Rcx, before.get(Register::Rcx) & 0xffff);
         }
         let mut after = run(hex, &before);
         after.rip = instruction.next();

@@ -1,4 +1,4 @@
-//! Reading an object file: its sections, symbols and relocations.
+//! Reads an object file: its sections, symbols and relocations.
 
 use super::LinkError;
 use super::relocate::Relocation;
@@ -7,20 +7,20 @@ use object::read::elf::{ElfFile64, FileHeader, Rela, SectionHeader, Sym};
 use object::{CompressionFormat, Endianness, Object, ObjectSection, SectionIndex};
 use std::collections::HashMap;
 
-/// More sections than a module built with one for each function has.
+/// Enough for a module with one section per function.
 const MAX_SECTIONS: usize = 1 << 16;
 
 /// A section of an object file.
 pub(super) struct InputSection {
     pub number: usize,
     pub name: String,
-    /// How many of this name are before it.
+    /// How many sections before it have the same name.
     pub nth: usize,
     pub kind: u32,
     pub alloc: bool,
     pub writable: bool,
     pub executable: bool,
-    /// In memory: inflated, where it is compressed.
+    /// The size in memory, after decompression.
     pub size: u64,
 }
 
@@ -104,7 +104,7 @@ impl<'a> Input<'a> {
                     | elf::SHT_FINI_ARRAY
                     | elf::SHT_X86_64_UNWIND
             ) {
-                // Nothing refers to the others; they are written anew.
+                // Nothing refers to the other kinds; they are written anew.
                 continue;
             }
             let name = table.section_name(endian, section).map_err(malformed)?;
@@ -129,7 +129,7 @@ impl<'a> Input<'a> {
     fn read_symbols(&mut self) {
         let endian = self.file.endian();
         let table = self.file.elf_symbol_table();
-        // Relocations number all symbols, so none is left out.
+        // Relocations refer to symbols by number, so none is left out.
         for (index, symbol) in table.enumerate() {
             let number = symbol.st_shndx(endian);
             let section = table.symbol_section(endian, symbol, index);
@@ -153,8 +153,7 @@ impl<'a> Input<'a> {
         self.sections.get(at)
     }
 
-    /// The bytes of a section, at most `limit`; `None` where the file has none
-    /// for it.
+    /// The bytes of a section, up to `limit`; `None` if it has none in the file.
     pub fn contents(&self, number: usize, limit: usize) -> Result<Option<Vec<u8>>, LinkError> {
         let section = self
             .file
@@ -172,8 +171,8 @@ impl<'a> Input<'a> {
             let why = "what is loaded cannot be compressed";
             return Err(LinkError::Malformed(why.to_owned()));
         }
-        // zlib cannot do better than about 1:1032; a header that claims more
-        // would only make us reserve memory.
+        // zlib compresses by a factor of at most 1032. A header that claims more would
+        // only make us allocate memory.
         let plausible = match compressed.format {
             CompressionFormat::None => compressed.data.len() as u64,
             CompressionFormat::Zlib => (compressed.data.len() as u64).saturating_mul(1100),

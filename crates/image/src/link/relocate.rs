@@ -2,7 +2,7 @@
 
 use object::elf;
 
-/// One relocation, with the number of its symbol.
+/// A relocation, with the number of its symbol.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Relocation {
     pub offset: u64,
@@ -11,9 +11,9 @@ pub(super) struct Relocation {
     pub addend: i64,
 }
 
-/// Writes what `relocation` asks for into `bytes`, which stand at `address`.
-/// What lies outside of them, and kinds that no module has, is left alone; what
-/// does not fit is cut, because an unknown symbol gives nonsense anyway.
+/// Applies `relocation` to `bytes`, which are at `address`. A relocation outside of them, or
+/// of a kind that no module has, is ignored. A value that does not fit is truncated, because
+/// an unknown symbol gives nonsense anyway.
 pub(super) fn apply(bytes: &mut [u8], address: u64, relocation: &Relocation, target: u64) {
     let value = target.wrapping_add_signed(relocation.addend);
     let relative = value.wrapping_sub(address.wrapping_add(relocation.offset));

@@ -1,18 +1,18 @@
-//! The names a function goes by.
+//! The names by which a glob can match a function.
 
 use cpp_demangle::{DemangleOptions, Symbol};
 
-/// A longer name is matched as it is.
+/// A longer name is not demangled.
 const MAX_MANGLED: usize = 4096;
 
-/// The names a glob may match: as in the symbol table, demangled in full,
-/// demangled without templates, parameters and hashes, and its last part alone.
+/// The names that a glob can match: the symbol's, the demangled one in full, the same without
+/// template arguments, parameters and hashes, and the last part of that.
 pub(super) fn forms(name: &str) -> Vec<String> {
     let mut forms = vec![name.to_owned()];
     if name.len() > MAX_MANGLED {
         return forms;
     }
-    // A part that the compiler split off goes by its function's name.
+    // A part that the compiler split off has its function's name, too.
     let whole = name.split('.').next().unwrap_or(name);
     let full = if let Ok(rust) = rustc_demangle::try_demangle(name) {
         forms.push(format!("{rust}"));
@@ -34,8 +34,8 @@ pub(super) fn forms(name: &str) -> Vec<String> {
     forms
 }
 
-/// A demangled name without template arguments, parameters and what comes after
-/// them. Operators that look like brackets are kept.
+/// A demangled name up to its parameters and without template arguments. Operators that look
+/// like brackets are kept.
 fn plain(full: &str) -> String {
     let mut plain = String::new();
     let mut rest = full;
@@ -62,7 +62,7 @@ fn plain(full: &str) -> String {
             '<' => depth += 1,
             '>' if depth > 0 => depth -= 1,
             ' ' if depth == 0 && !plain.is_empty() && !plain.starts_with('<') => {
-                // What came so far is a return type.
+                // So far it was a return type.
                 plain.clear();
             }
             _ if depth == 0 => plain.push(c),
@@ -77,7 +77,7 @@ fn plain(full: &str) -> String {
     }
 }
 
-/// How long the operator's name at the start of `text` is.
+/// The length of the operator name at the start of `text`.
 fn operator_end(text: &str) -> usize {
     let word = "operator".len();
     let rest = text.get(word..).unwrap_or_default();

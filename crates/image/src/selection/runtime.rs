@@ -1,9 +1,9 @@
-//! The modules that belong to no program in particular.
+//! Runtime libraries, which are not sampled unless asked for.
 
 use std::path::Path;
 
-/// Libraries that implement languages and threads. Their synchronisation is
-/// their own business, and a race in a program shows on its side.
+/// Libraries that implement languages and threads. They synchronise internally in their own
+/// ways, and a race in a program is seen in its own code.
 const RUNTIME: [&str; 31] = [
     "libc",
     "libm",

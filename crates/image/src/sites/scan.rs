@@ -3,26 +3,26 @@
 use super::text::{Text, padding_start};
 use crate::frames::{FrameRules, Rbp};
 use crate::instruction::SegmentBase;
+use crate::kernel_text::KernelText;
 use crate::layout::Layout;
-use crate::linux::KernelText;
 use crate::unwind::Orc;
 use crate::{Function, Image, Instruction, Operand};
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Mnemonic, OpKind};
 use redhanded_model::{Excluded, Exclusions, Register, Site, Svma};
 use std::ops::Range;
 
-/// What decoding a run of functions gave.
+/// The result of decoding a range of functions.
 #[derive(Default)]
 pub(super) struct Scanned {
     pub sites: Vec<Site>,
     pub excluded: Exclusions,
-    /// For each function of the run.
+    /// How many instructions of each function in the range were left out.
     pub excluded_in: Vec<u32>,
-    /// Addresses in code that an instruction reads (true) or points to (false).
+    /// Addresses in code that an instruction reads from (true) or takes (false).
     pub references: Vec<(u64, bool)>,
 }
 
-/// Where rbp is the frame in the function at hand.
+/// Where rbp is the frame pointer in the current function.
 enum Frame {
     Unasked,
     Told(Rbp),
@@ -33,7 +33,7 @@ enum Frame {
 pub(super) struct Scanner<'a> {
     image: &'a Image,
     layout: &'a Layout,
-    /// Whether immediate numbers can be addresses.
+    /// Whether immediates can be addresses, because the file is loaded where it says.
     fixed: bool,
     rules: FrameRules<'a>,
     kernel: Option<&'a KernelText>,
@@ -44,7 +44,7 @@ pub(super) struct Scanner<'a> {
     counts: [u32; REASONS.len()],
 }
 
-/// The reasons that single instructions are left out for.
+/// The reasons for leaving out single instructions.
 const REASONS: [Excluded; 8] = [
     Excluded::Stack,
     Excluded::PushPopCall,
@@ -56,7 +56,7 @@ const REASONS: [Excluded; 8] = [
     Excluded::Unsupported,
 ];
 
-/// What one instruction is to the sampling set.
+/// What an instruction means for the sampling set.
 enum Role {
     Irrelevant,
     Excluded(Excluded),
@@ -104,7 +104,7 @@ impl<'a> Scanner<'a> {
             reason => reason,
         };
         if let Some(reason) = reason {
-            // At least one, so that a dropped function shows.
+            // Count at least one, so that a dropped function is visible.
             let dropped = (self.found.sites.len() - first).max(1);
             self.found.sites.truncate(first);
             self.found.excluded.add_many(reason, dropped as u64);
@@ -113,7 +113,7 @@ impl<'a> Scanner<'a> {
         self.found.excluded_in.push(left_out);
     }
 
-    /// Decodes one function; false when its range is not code alone.
+    /// Decodes a function. Returns false if its range holds more than code.
     fn decode(&mut self, function: &Function, number: u32) -> bool {
         let bytes = self.image.function_bytes(function);
         let padding = padding_start(bytes);
@@ -181,7 +181,7 @@ impl<'a> Scanner<'a> {
         }
         if explicit {
             self.note_reference();
-            // The commonest reason by far needs no more than the base register.
+            // By far the most common reason, and the base register is enough to see it.
             if self.raw.memory_base() == iced_x86::Register::RSP
                 && self.raw.mnemonic() != Mnemonic::Lea
             {
@@ -225,8 +225,8 @@ impl<'a> Scanner<'a> {
         }
         let address = operand.constant()?;
         if self.layout.bare && self.raw.flow_control() != FlowControl::Next {
-            // Without section headers stubs look like code; what they jump
-            // through is the linkage table.
+            // Without section headers, PLT stubs look like ordinary code. What they
+            // jump through is the GOT.
             return Some(Excluded::GotOrRelro);
         }
         if self.layout.in_got(address) || self.image.is_relro(Svma(address)) {
@@ -257,8 +257,7 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// Notes an operand that lies in code: what it refers to is data, or a
-    /// function pointer.
+    /// Records an operand that points into code: its target is data or a function.
     fn note_reference(&mut self) {
         let raw = &self.raw;
         // With an index but no base, the displacement is a table's address.
@@ -274,7 +273,7 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// At fixed addresses a pointer may be an immediate number.
+    /// Records an immediate that may be a pointer into code.
     fn note_immediate(&mut self) {
         let raw = &self.raw;
         let address = match (raw.op1_kind(), raw.op0_kind()) {
@@ -288,7 +287,7 @@ impl<'a> Scanner<'a> {
     }
 }
 
-/// Whether a function without unwind entry begins by making rbp its frame.
+/// Whether a function without an unwind entry starts by setting up rbp as frame pointer.
 fn sets_up_rbp(bytes: &[u8]) -> bool {
     let body = bytes
         .strip_prefix(&[0xf3, 0x0f, 0x1e, 0xfa])
@@ -297,7 +296,7 @@ fn sets_up_rbp(bytes: &[u8]) -> bool {
     body.starts_with(&[0x55, 0x48, 0x89, 0xe5]) || body.starts_with(&[0x55, 0x48, 0x8b, 0xec])
 }
 
-/// How many instructions of the linkage stubs have a memory operand.
+/// How many instructions in PLT stubs have a memory operand.
 pub(super) fn count_stub_accesses(image: &Image) -> u64 {
     let mut count = 0;
     for region in image.layout().code.iter().filter(|r| r.stub.is_some()) {

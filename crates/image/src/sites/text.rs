@@ -1,16 +1,16 @@
-//! Telling code from data in a function's range.
+//! Tells code from data within a function's range.
 
-/// A function's bytes as linear decoding sees them.
+/// What linear decoding has seen of a function so far.
 #[derive(Default)]
 pub(super) struct Text {
-    /// One bit for each byte: an instruction starts there.
+    /// One bit per byte: whether an instruction starts there.
     starts: Vec<u64>,
     targets: Vec<u32>,
     zeros: u32,
 }
 
 impl Text {
-    /// Begins a function of `len` bytes.
+    /// Starts a new function of `len` bytes.
     pub fn begin(&mut self, len: usize) {
         self.starts.clear();
         self.starts.resize(len.div_ceil(64), 0);
@@ -18,8 +18,8 @@ impl Text {
         self.zeros = 0;
     }
 
-    /// Notes an instruction, and says whether it can be code so far: two
-    /// `add [rax], al` in a row are four zero bytes.
+    /// Records an instruction. Returns false if this cannot be code: two `add [rax], al` in
+    /// a row are four zero bytes.
     pub fn instruction(&mut self, offset: usize, bytes: &[u8]) -> bool {
         if let Some(word) = self.starts.get_mut(offset / 64) {
             *word |= 1 << (offset % 64);
@@ -32,15 +32,15 @@ impl Text {
         self.zeros < 2
     }
 
-    /// Notes a direct branch within the function.
+    /// Records a direct branch within the function.
     pub fn branch(&mut self, offset: u64) {
         if let Ok(offset) = u32::try_from(offset) {
             self.targets.push(offset);
         }
     }
 
-    /// Whether every branch lands on an instruction. Hand-written code may skip
-    /// a lock prefix, which is an instruction too.
+    /// Whether every branch lands on an instruction. Hand-written code sometimes jumps over
+    /// a lock prefix, and the rest is an instruction as well.
     pub fn branches_fit(&self, bytes: &[u8]) -> bool {
         let starts_at = |offset: usize| {
             self.starts
@@ -57,7 +57,7 @@ impl Text {
     }
 }
 
-/// Where padding that runs to the end of the range begins: zeros or int3.
+/// Where the padding at the end of the range (zeros or int3) begins.
 pub(super) fn padding_start(bytes: &[u8]) -> usize {
     match bytes.last() {
         Some(&last @ (0 | 0xcc)) => bytes

@@ -1,30 +1,29 @@
-//! ORC, the unwind table of Linux on x86-64: for every address of the kernel's
-//! text where the caller's stack is found, in six bytes.
+//! ORC, the unwind table of Linux on x86-64. For every address of the kernel's text, it tells
+//! in six bytes where the caller's stack is.
 //!
-//! Two sections belong together. `.orc_unwind_ip` holds sorted addresses, each
-//! as a distance from where it stands; `.orc_unwind` holds the row for each,
-//! which is valid up to the next address. A row has two offsets of 16 bits and
-//! 16 bits that say what they are added to and what lies there: the return
-//! address of a call, or the registers that an interrupt saved.
+//! It consists of two sections. `.orc_unwind_ip` has sorted addresses, each relative to its
+//! own position. `.orc_unwind` has a row for each, which is valid up to the next address. A
+//! row has two 16-bit offsets, and 16 bits that tell what they are relative to and what is
+//! there: the return address of a call, or the registers that an interrupt saved.
 //!
-//! Rows are searched in the mapped file; nothing is copied.
+//! The rows are searched in the mapped file; nothing is copied.
 
 mod row;
 #[cfg(test)]
 mod tests;
 
-use super::step::{Machine, Reg, Step};
+use super::step::{FrameRegisters, Reg, Step};
 use super::table::Section;
 use crate::Image;
-use crate::linux::KernelText;
+use crate::kernel_text::KernelText;
 use gimli::X86_64;
 use object::{Object, ObjectSection};
 use row::{Base, Layout, Row, Rule, Saved, What};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Where an interrupt's entry code keeps the interrupted registers. What the
-/// processor itself pushed starts with the instruction pointer.
+/// The layout in which interrupt entry code saves registers (`struct pt_regs`). The
+/// processor's own part starts with the instruction pointer.
 const SAVED_REGISTERS: [(Reg, u64); 15] = [
     (X86_64::R15, 0),
     (X86_64::R14, 8),
@@ -43,20 +42,20 @@ const SAVED_REGISTERS: [(Reg, u64); 15] = [
     (X86_64::RDI, 112),
 ];
 
-/// Where the processor's part begins among them.
+/// The offset of the processor's part.
 const PUSHED: u64 = 128;
 
-/// The table of one kernel or module.
+/// The table of a kernel or module.
 #[derive(Debug)]
 pub(crate) struct Orc {
-    /// Where the addresses stand, from which they are distances.
+    /// The address of `.orc_unwind_ip`, since its entries are relative to themselves.
     start: u64,
     distances: Section,
     rows: Section,
     layout: Layout,
-    /// Code of which kernels before 6.3 say that nobody called it. They do not
-    /// unwind from there; who stops them anywhere has to. The caller is found
-    /// as from a function that has not touched the stack.
+    /// Code that has no caller according to the tables of kernels before 6.3. They never
+    /// unwind from it, but we may stop there. Its caller is found as for a function that
+    /// has not used the stack yet.
     thunks: Range<u64>,
 }
 
@@ -78,8 +77,7 @@ impl Orc {
         let (rows, _) = table.rows.as_chunks::<6>();
         table.layout = Layout::of(rows.iter().map(|bytes| Row::read(*bytes)));
         let rows = rows.len();
-        // A table that is not sorted would give wrong answers; one of a module
-        // as it lies on disk is not.
+        // An unsorted table would give wrong answers. In a module's file it is unsorted.
         (rows > 0 && rows == table.distances().len() && table.is_sorted()).then_some(table)
     }
 
@@ -98,7 +96,7 @@ impl Orc {
 
     /// The rule for the code at `svma`.
     fn rule_at(&self, svma: u64) -> Option<Rule> {
-        // Of several rows for one address the last one counts.
+        // If there are several rows for an address, the last one counts.
         let (mut low, mut high) = (0, self.distances().len());
         while low < high {
             let middle = low.midpoint(high);
@@ -112,7 +110,7 @@ impl Orc {
         self.layout.rule(Row::read(*bytes))
     }
 
-    /// Whether the frame is found from rbp at `svma`.
+    /// Whether rbp is the frame pointer at `svma`.
     pub(crate) fn rbp_is_frame(&self, svma: u64) -> bool {
         self.rule_at(svma).is_some_and(|rule| {
             matches!(
@@ -122,28 +120,28 @@ impl Orc {
         })
     }
 
-    /// Goes from the frame at `svma` to its caller's, or to what it interrupted;
-    /// `None` where the table says nothing.
-    pub(super) fn step(&self, svma: u64, machine: &mut Machine<'_>) -> Option<Step> {
+    /// Steps from the frame at `svma` to its caller's or to the interrupted one; `None` if
+    /// the table has no rule.
+    pub(super) fn step(&self, svma: u64, frame: &mut FrameRegisters<'_>) -> Option<Step> {
         let rule = self.rule_at(svma)?;
         if rule.what == What::Outermost {
             return (!self.thunks.contains(&svma)).then_some(Step::Outermost);
         }
-        let before = machine.sp();
-        let stack = rule.stack(machine)?;
+        let before = frame.sp();
+        let stack = rule.stack(frame)?;
         match rule.what {
             What::Outermost => Some(Step::Outermost),
             What::Call => {
-                let pc = machine.word(stack.wrapping_sub(8))?;
-                let rbp = rule.caller_rbp(machine, stack);
-                machine.forget();
-                machine.set(X86_64::RBP, rbp);
-                machine.set(X86_64::RSP, Some(stack));
-                machine.set(X86_64::RA, Some(pc));
+                let pc = frame.word(stack.wrapping_sub(8))?;
+                let rbp = rule.caller_rbp(frame, stack);
+                frame.forget();
+                frame.set(X86_64::RBP, rbp);
+                frame.set(X86_64::RSP, Some(stack));
+                frame.set(X86_64::RA, Some(pc));
                 Some(match pc {
                     0 => Step::Outermost,
                     _ if rule.interrupted => Step::Interrupted,
-                    // To the stack that was interrupted, which may lie anywhere.
+                    // To the interrupted stack, which may be anywhere.
                     _ if rule.base != Base::Register(X86_64::RSP) && stack <= before => {
                         Step::Switched
                     }
@@ -151,35 +149,34 @@ impl Orc {
                 })
             }
             What::Registers => {
-                // Also rbp: it is one of those.
+                // This restores rbp, too.
                 for (register, offset) in SAVED_REGISTERS {
-                    let value = machine.word(stack.wrapping_add(offset));
-                    machine.set(register, value);
+                    let value = frame.word(stack.wrapping_add(offset));
+                    frame.set(register, value);
                 }
-                pushed(machine, stack.wrapping_add(PUSHED), rule.interrupted)
+                pushed(frame, stack.wrapping_add(PUSHED), rule.interrupted)
             }
-            // The entry code is about to save the others, and has not changed
-            // them yet.
+            // The entry code has neither saved nor changed the other registers yet.
             What::Pushed => {
-                let rbp = rule.caller_rbp(machine, stack);
-                machine.set(X86_64::RBP, rbp);
-                pushed(machine, stack, rule.interrupted)
+                let rbp = rule.caller_rbp(frame, stack);
+                frame.set(X86_64::RBP, rbp);
+                pushed(frame, stack, rule.interrupted)
             }
         }
     }
 }
 
 /// Follows what the processor pushed: rip, cs, flags, rsp, ss.
-fn pushed(machine: &mut Machine<'_>, at: u64, interrupted: bool) -> Option<Step> {
+fn pushed(frame: &mut FrameRegisters<'_>, at: u64, interrupted: bool) -> Option<Step> {
     const USER: u64 = 3;
-    let pc = machine.word(at)?;
-    let code_segment = machine.word(at.wrapping_add(8))?;
+    let pc = frame.word(at)?;
+    let code_segment = frame.word(at.wrapping_add(8))?;
     if code_segment & USER != 0 {
         return Some(Step::Outermost);
     }
-    let stack = machine.word(at.wrapping_add(24))?;
-    machine.set(X86_64::RSP, Some(stack));
-    machine.set(X86_64::RA, Some(pc));
+    let stack = frame.word(at.wrapping_add(24))?;
+    frame.set(X86_64::RSP, Some(stack));
+    frame.set(X86_64::RA, Some(pc));
     Some(if interrupted {
         Step::Interrupted
     } else {
@@ -188,28 +185,28 @@ fn pushed(machine: &mut Machine<'_>, at: u64, interrupted: bool) -> Option<Step>
 }
 
 impl Rule {
-    /// Where the caller's stack ended, or where registers were saved.
-    fn stack(&self, machine: &mut Machine<'_>) -> Option<u64> {
+    /// The caller's stack pointer, or where the registers were saved.
+    fn stack(&self, frame: &mut FrameRegisters<'_>) -> Option<u64> {
         let offset = i64::from(self.offset);
         match self.base {
-            Base::Register(register) => Some(machine.get(register)?.wrapping_add_signed(offset)),
+            Base::Register(register) => Some(frame.get(register)?.wrapping_add_signed(offset)),
             Base::Behind(register) => {
-                let at = machine.get(register)?.wrapping_add_signed(offset);
-                machine.word(at)
+                let at = frame.get(register)?.wrapping_add_signed(offset);
+                frame.word(at)
             }
             Base::Top => {
-                let top = machine.get(X86_64::RSP)?;
-                Some(machine.word(top)?.wrapping_add_signed(offset))
+                let top = frame.get(X86_64::RSP)?;
+                Some(frame.word(top)?.wrapping_add_signed(offset))
             }
         }
     }
 
-    fn caller_rbp(&self, machine: &mut Machine<'_>, stack: u64) -> Option<u64> {
-        let rbp = machine.get(X86_64::RBP);
+    fn caller_rbp(&self, frame: &mut FrameRegisters<'_>, stack: u64) -> Option<u64> {
+        let rbp = frame.get(X86_64::RBP);
         match self.rbp {
             Saved::Kept => rbp,
-            Saved::FromStack(offset) => machine.word(stack.wrapping_add_signed(i64::from(offset))),
-            Saved::FromRbp(offset) => machine.word(rbp?.wrapping_add_signed(i64::from(offset))),
+            Saved::FromStack(offset) => frame.word(stack.wrapping_add_signed(i64::from(offset))),
+            Saved::FromRbp(offset) => frame.word(rbp?.wrapping_add_signed(i64::from(offset))),
         }
     }
 }
@@ -220,8 +217,8 @@ fn address(start: u64, index: usize, distance: [u8; 4]) -> u64 {
         .wrapping_add_signed(i64::from(i32::from_le_bytes(distance)))
 }
 
-/// Sorts a table whose addresses stand from `start` on, as the kernel does with
-/// a module's when it loads it.
+/// Sorts a table whose addresses begin at `start`, as the kernel does when it loads a
+/// module.
 pub(crate) fn sort(start: u64, distances: &mut [u8], rows: &mut [u8]) {
     let (distances, _) = distances.as_chunks_mut::<4>();
     let (rows, _) = rows.as_chunks_mut::<6>();
@@ -230,8 +227,8 @@ pub(crate) fn sort(start: u64, distances: &mut [u8], rows: &mut [u8]) {
         .enumerate()
         .zip(rows.iter())
         .map(|((index, distance), row)| {
-            // The end of one function is the start of another: the row that
-            // says something has to be the last one.
+            // The end of a function may be the start of another. The row with a rule has
+            // to come last.
             let says = !Row::read(*row).is_undefined();
             (address(start, index, *distance), says, *row)
         })

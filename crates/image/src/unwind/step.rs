@@ -1,5 +1,5 @@
-//! One step from a frame to its caller's: the registers as the rules of an
-//! unwind table, a signal frame or a frame pointer give them.
+//! One step from a frame to its caller's: computes the caller's registers from the rules of
+//! an unwind table, a signal frame or a frame pointer.
 
 use super::table::Slice;
 use gimli::{
@@ -8,15 +8,15 @@ use gimli::{
 };
 use redhanded_model::{Register, Registers};
 
-/// An expression that runs longer computes nothing useful.
+/// Longer expressions compute nothing useful.
 const MAX_OPERATIONS: u32 = 1000;
 
-/// `mov $15, %rax; syscall`: what a signal handler returns to. The kernel and
-/// every C library spell it so, because debuggers look for these very bytes.
+/// `mov $15, %rax; syscall`, which a signal handler returns to. The kernel and all C
+/// libraries use exactly these bytes, because debuggers look for them.
 const SIGNAL_RETURN: [u8; 9] = [0x48, 0xc7, 0xc0, 0x0f, 0x00, 0x00, 0x00, 0x0f, 0x05];
 
-/// Where the kernel's signal frame, at which the stack pointer stands once the
-/// handler has returned, keeps the interrupted registers.
+/// Where the interrupted registers are in the kernel's signal frame, to which the stack
+/// pointer points once the handler has returned.
 const SIGNAL_FRAME: [(Reg, u64); 17] = [
     (X86_64::R8, 40),
     (X86_64::R9, 48),
@@ -39,31 +39,29 @@ const SIGNAL_FRAME: [(Reg, u64); 17] = [
 
 pub(super) type Reg = gimli::Register;
 
-/// What a step led to.
+/// Where a step led to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Step {
     /// To the caller; the pc is a return address.
     Called,
     /// To the caller, on another stack; the pc is a return address.
     Switched,
-    /// To what a signal or an interrupt interrupted; the pc is that of its next
-    /// instruction.
+    /// To the code that a signal or interrupt interrupted; the pc is its next instruction.
     Interrupted,
     /// There is no caller.
     Outermost,
 }
 
-/// The registers of a frame, as far as they are known, and the memory they
-/// point into. Register 16 is the pc.
-pub(super) struct Machine<'m> {
+/// The known registers of a frame, and access to memory. Register 16 is the pc.
+pub(super) struct FrameRegisters<'m> {
     registers: [Option<u64>; 17],
     read: &'m mut dyn FnMut(u64) -> Option<u64>,
 }
 
-impl<'m> Machine<'m> {
+impl<'m> FrameRegisters<'m> {
     pub(super) fn new(registers: &Registers, read: &'m mut dyn FnMut(u64) -> Option<u64>) -> Self {
         use Register as R;
-        // DWARF numbers the first eight in an order of its own.
+        // DWARF numbers the first eight in its own order.
         let order = [
             R::Rax,
             R::Rdx,
@@ -86,12 +84,12 @@ impl<'m> Machine<'m> {
         for (slot, register) in known.iter_mut().zip(order) {
             *slot = Some(registers.get(register));
         }
-        let mut machine = Self {
+        let mut frame = Self {
             registers: known,
             read,
         };
-        machine.set(X86_64::RA, Some(registers.rip));
-        machine
+        frame.set(X86_64::RA, Some(registers.rip));
+        frame
     }
 
     pub(super) fn get(&self, register: Reg) -> Option<u64> {
@@ -104,7 +102,7 @@ impl<'m> Machine<'m> {
         }
     }
 
-    /// Keeps nothing of the callee's registers.
+    /// Forgets the callee's registers.
     pub(super) fn forget(&mut self) {
         self.registers = [None; 17];
     }
@@ -122,7 +120,7 @@ impl<'m> Machine<'m> {
         self.get(X86_64::RSP).unwrap_or(0)
     }
 
-    /// Steps as the entry's rules at `svma` say.
+    /// Steps by the entry's rules at `svma`.
     pub(super) fn step<'d, S: UnwindSection<Slice<'d>>>(
         &mut self,
         section: &S,
@@ -170,8 +168,7 @@ impl<'m> Machine<'m> {
             row.register(X86_64::RA),
             None | Some(RegisterRule::Undefined)
         );
-        // The frame address is where the caller's stack ended, unless a signal
-        // frame says otherwise.
+        // The CFA is the caller's stack pointer, unless a signal frame has another rule.
         let stack = row.register(X86_64::RSP).is_none().then_some(frame);
         self.registers = caller;
         if let Some(stack) = stack {
@@ -230,7 +227,7 @@ impl<'m> Machine<'m> {
         }
     }
 
-    /// Steps out of a signal handler if the pc is where those return to.
+    /// Steps out of a signal handler if the pc is at its return trampoline.
     pub(super) fn step_signal(&mut self) -> Option<Step> {
         let pc = self.pc();
         let word = |bytes: &[u8]| {
@@ -250,10 +247,9 @@ impl<'m> Machine<'m> {
         Some(Step::Interrupted)
     }
 
-    /// Steps by guessing, where no table covers the code: a function that has
-    /// not touched the stack yet, which it may only if it was stopped rather
-    /// than called another, or one that keeps a frame pointer. `plausible` says
-    /// whether something may be a return address.
+    /// Guesses a step where no table covers the code. Either the function has not used the
+    /// stack yet, which is possible only if it was stopped and did not make a call, or it
+    /// has a frame pointer. `plausible` tells whether a value may be a return address.
     pub(super) fn step_guessing(
         &mut self,
         stopped: bool,
@@ -276,7 +272,7 @@ impl<'m> Machine<'m> {
     }
 }
 
-/// Whether a function leaves this register to its caller as it was.
+/// Whether this register is callee-saved.
 const fn is_preserved(register: Reg) -> bool {
     matches!(
         register,

@@ -1,7 +1,7 @@
-//! Unwind tables of one file: which rules hold at an address.
+//! The unwind tables of a file, and the rules that they have for an address.
 
 use super::orc::Orc;
-use super::step::{Machine, Step};
+use super::step::{FrameRegisters, Step};
 use crate::{DebugInfo, Image};
 use gimli::{
     BaseAddresses, CieOrFde, DebugFrame, EhFrame, EndianSlice, FrameDescriptionEntry, LittleEndian,
@@ -14,7 +14,7 @@ use std::sync::{Arc, OnceLock};
 
 pub(super) type Slice<'d> = EndianSlice<'d, LittleEndian>;
 
-/// The tables of one file, by stated addresses.
+/// The tables of a file, by file addresses.
 pub(super) struct Tables {
     orc: Option<Arc<Orc>>,
     eh_frame: Option<EhTable>,
@@ -25,14 +25,14 @@ pub(super) struct Tables {
 struct EhTable {
     start: u64,
     data: Section,
-    /// The header, and where it is.
+    /// The header and its address.
     header: Option<(u64, Section)>,
     bases: BaseAddresses,
-    /// Made where no header has a search table.
+    /// Built if the header has no search table.
     index: OnceLock<Index>,
 }
 
-/// The ranges of entries with where each is in its section, sorted.
+/// The sorted ranges of all entries, with their offsets in the section.
 struct Index(Vec<(Range<u64>, usize)>);
 
 impl Tables {
@@ -45,27 +45,26 @@ impl Tables {
         }
     }
 
-    /// Whether it has a kernel's table.
+    /// Whether there is a kernel's table.
     pub(super) const fn is_kernel(&self) -> bool {
         self.orc.is_some()
     }
 
-    /// Goes from the frame at `svma` to its caller's; `None` where no table
-    /// covers it.
+    /// Steps from the frame at `svma` to its caller's; `None` if no table covers it.
     pub(super) fn step(
         &self,
         svma: u64,
-        machine: &mut Machine<'_>,
+        frame: &mut FrameRegisters<'_>,
         context: &mut UnwindContext<usize>,
     ) -> Option<Step> {
-        // The only one that describes what is not written in C.
+        // Only this one covers code that is not written in C.
         if let Some(table) = &self.orc
-            && let Some(step) = table.step(svma, machine)
+            && let Some(step) = table.step(svma, frame)
         {
             return Some(step);
         }
         if let Some(table) = &self.eh_frame
-            && let Some(step) = table.step(svma, machine, context)
+            && let Some(step) = table.step(svma, frame, context)
         {
             return Some(step);
         }
@@ -73,17 +72,17 @@ impl Tables {
             .debug_frame
             .get_or_init(|| {
                 let data = Section::Owned(self.debug.section(".debug_frame")?);
-                let mut frame = DebugFrame::new(&data, LittleEndian);
-                frame.set_address_size(8);
-                let index = Index::of(&frame, &BaseAddresses::default());
+                let mut section = DebugFrame::new(&data, LittleEndian);
+                section.set_address_size(8);
+                let index = Index::of(&section, &BaseAddresses::default());
                 Some((data, index))
             })
             .as_ref()?;
-        let mut frame = DebugFrame::new(data, LittleEndian);
-        frame.set_address_size(8);
+        let mut section = DebugFrame::new(data, LittleEndian);
+        section.set_address_size(8);
         let bases = BaseAddresses::default();
-        let entry = index.entry(&frame, &bases, svma)?;
-        machine.step(&frame, &entry, &bases, svma, context)
+        let entry = index.entry(&section, &bases, svma)?;
+        frame.step(&section, &entry, &bases, svma, context)
     }
 }
 
@@ -118,22 +117,22 @@ impl EhTable {
     fn step(
         &self,
         svma: u64,
-        machine: &mut Machine<'_>,
+        frame: &mut FrameRegisters<'_>,
         context: &mut UnwindContext<usize>,
     ) -> Option<Step> {
-        let mut frame = EhFrame::new(&self.data, LittleEndian);
-        frame.set_address_size(8);
-        let entry = match self.by_header(&frame, svma) {
+        let mut section = EhFrame::new(&self.data, LittleEndian);
+        section.set_address_size(8);
+        let entry = match self.by_header(&section, svma) {
             Some(found) => found?,
             None => self
                 .index
-                .get_or_init(|| Index::of(&frame, &self.bases))
-                .entry(&frame, &self.bases, svma)?,
+                .get_or_init(|| Index::of(&section, &self.bases))
+                .entry(&section, &self.bases, svma)?,
         };
-        machine.step(&frame, &entry, &self.bases, svma, context)
+        frame.step(&section, &entry, &self.bases, svma, context)
     }
 
-    /// What the header's search table says, if it has one.
+    /// Looks in the header's search table, if there is one.
     fn by_header<'d>(
         &self,
         frame: &EhFrame<Slice<'d>>,
@@ -159,8 +158,8 @@ impl EhTable {
     }
 }
 
-/// The rows of a header's search table, in the one encoding that linkers use:
-/// sorted pairs of four-byte numbers, relative to the header.
+/// The rows of a header's search table, in the only encoding that linkers use: sorted pairs
+/// of four-byte numbers, relative to the header.
 fn search_table(header: &[u8]) -> Option<&[[u8; 8]]> {
     const VERSION: u8 = 1;
     let &[VERSION, pointer, count, table, ..] = header else {
@@ -182,7 +181,7 @@ impl Index {
     fn of<'d, S: UnwindSection<Slice<'d>>>(section: &S, bases: &BaseAddresses) -> Self {
         let mut ranges = Vec::new();
         let mut entries = section.entries(bases);
-        // The iterator ends at the first entry that does not hold together.
+        // The iterator ends at the first inconsistent entry.
         while let Ok(Some(entry)) = entries.next() {
             if let CieOrFde::Fde(partial) = entry
                 && let Ok(entry) = partial.parse(S::cie_from_offset)
@@ -215,7 +214,7 @@ impl Index {
     }
 }
 
-/// The bytes of a section, kept alive by themselves.
+/// The bytes of a section, which they keep alive.
 #[derive(Debug)]
 pub(super) enum Section {
     Mapped(Arc<Mmap>, Range<usize>),

@@ -33,7 +33,7 @@ fn check(path: &Path) {
         assert!(pair[0].end <= pair[1].start, "{shown}: {pair:?} overlap");
     }
     assert!(set.sites.is_sorted_by_key(|s| s.svma), "{shown}");
-    for site in &set.sites {
+    for site in set.sites.iter() {
         let function = image.functions().get(site.function).unwrap();
         assert!(function.contains(site.svma), "{shown} {}", site.svma);
         let instruction = image.instruction_at(site.svma).unwrap();

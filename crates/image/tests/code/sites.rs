@@ -341,7 +341,7 @@ fn progress_ends_with_everything_done() {
     use std::sync::atomic::{AtomicU64, Ordering};
     let built = c(ACCESSES, &["-O2", "-static"]);
     let (most, all) = (AtomicU64::new(0), AtomicU64::new(0));
-    let set = built.image.sites_with_progress(&|done, total| {
+    let set = built.image.index(None, &|done, total| {
         most.fetch_max(done, Ordering::Relaxed);
         all.store(total, Ordering::Relaxed);
     });

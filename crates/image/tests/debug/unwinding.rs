@@ -221,7 +221,7 @@ fn a_forgotten_module_is_not_used() {
         rip: main,
         ..Registers::default()
     };
-    registers.gpr[redhanded_model::Register::Rsp as usize] = 0x1000;
+    registers.set(redhanded_model::Register::Rsp, 0x1000);
     let mut read = |at| (at == 0x1000).then_some(main + 5);
     unwinder.add_module(&image, 0);
     assert_eq!(unwinder.unwind(&registers, &mut read), [main, main + 5]);

@@ -63,7 +63,7 @@ impl Built {
     /// Links it with sections at these addresses.
     pub fn linked(&self, sections: &[(&str, u64)]) -> Image {
         let linked = link(&self.bytes(), &places(sections), None, &|_| None).unwrap();
-        open(self.folder.path(), &linked.bytes)
+        open(self.folder.path(), &linked)
     }
 }
 

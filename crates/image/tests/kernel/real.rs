@@ -3,7 +3,7 @@
 use super::build::{instructions, open, start};
 use super::installed::kernels;
 use object::{Object, ObjectSection, ObjectSymbol};
-use redhanded_image::kernel::unpack;
+use redhanded_image::kernel_file::unpack;
 use redhanded_image::{Image, Unwinder, link};
 use redhanded_model::{Excluded, Register, Registers, Svma};
 
@@ -35,7 +35,7 @@ fn a_module_with_its_debug_file() {
         let resolve = |name: &str| (name == "_printk").then_some(printk);
         let linked = link(&ko, &sections, Some(&debug), &resolve).unwrap();
         let temporary = tempfile::tempdir().unwrap();
-        let image = open(temporary.path(), &linked.bytes);
+        let image = open(temporary.path(), &linked);
         check_module(&image);
     }
 }
@@ -81,7 +81,7 @@ fn check_module(image: &Image) {
             rip: at,
             ..Registers::default()
         };
-        registers.gpr[Register::Rsp as usize] = 0x10_0000 - 8 * pushed;
+        registers.set(Register::Rsp, 0x10_0000 - 8 * pushed);
         let caller = function + 100;
         let mut read = |at| (at == 0x10_0000).then_some(caller);
         let stack = unwinder.unwind(&registers, &mut read);

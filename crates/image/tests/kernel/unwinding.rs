@@ -137,7 +137,7 @@ impl Target {
     }
 
     fn set(&mut self, register: Register, value: u64) {
-        self.registers.gpr[register as usize] = value;
+        self.registers.set(register, value);
     }
 
     /// The stack in names; a pc that was interrupted ends with `!`.

@@ -3,7 +3,7 @@
 use super::btf_encoder::Encoder;
 use proptest::prelude::*;
 use redhanded_image::How;
-use redhanded_image::kernel::{Btf, Field};
+use redhanded_image::kernel_file::{Btf, Field};
 use std::sync::Arc;
 
 const fn whole(offset_bytes: u64, size: u64) -> Field {

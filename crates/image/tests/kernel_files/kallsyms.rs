@@ -4,7 +4,7 @@ use super::bare_elf::{DATA, TEXT, TEXT_SIZE, kernel};
 use super::kallsyms_encoder::{Addresses, Order, encode};
 use proptest::prelude::*;
 use redhanded_image::Image;
-use redhanded_image::kernel::{KernelFileError, KernelSymbol, symbols, with_symbols};
+use redhanded_image::kernel_file::{KernelFileError, KernelSymbol, symbols, with_symbols};
 
 fn symbol(address: u64, kind: char, name: &str) -> KernelSymbol {
     KernelSymbol {

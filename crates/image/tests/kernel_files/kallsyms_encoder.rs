@@ -1,7 +1,7 @@
 //! The tables of kallsyms, made as the kernel's build makes them.
 
 use super::bare_elf::{DATA, TEXT, kernel};
-use redhanded_image::kernel::KernelSymbol;
+use redhanded_image::kernel_file::KernelSymbol;
 
 /// In which order the tables stand.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -4,7 +4,7 @@
 use gimli::constants as dw;
 use object::{Object, ObjectSection, ObjectSymbol, SymbolKind};
 use redhanded_image::Image;
-use redhanded_image::kernel::{Btf, Field, Stage, prepare, symbols, unpack};
+use redhanded_image::kernel_file::{Btf, Field, Stage, prepare, symbols, unpack};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::PathBuf;

@@ -1,7 +1,7 @@
 //! Kernels packed in every format, by the format's own tool.
 
 use proptest::prelude::*;
-use redhanded_image::kernel::{KernelFileError, unpack};
+use redhanded_image::kernel_file::{KernelFileError, unpack};
 use std::borrow::Cow;
 use std::io::Write;
 use std::process::{Command, Stdio};

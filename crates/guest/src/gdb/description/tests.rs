@@ -45,7 +45,7 @@ fn finds_registers_behind_odd_sizes() {
     let kernel_gs_base = 17 * 8 + 7 * 4 + 2 * 8 + 10;
     assert_eq!(
         layout.kernel_gs_base,
-        Some(Field {
+        Some(RegisterSlot {
             offset: kernel_gs_base,
             size: 8
         })

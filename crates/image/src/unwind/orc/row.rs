@@ -1,9 +1,9 @@
-//! One row of the table, and the four ways its bits were laid out.
+//! A row of the table, and its four layouts.
 
 use super::super::step::Reg;
 use gimli::X86_64;
 
-/// A row as it is stored.
+/// A row as stored.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Row {
     stack_offset: i16,
@@ -11,15 +11,15 @@ pub(super) struct Row {
     bits: u16,
 }
 
-/// What the stack's address is computed from.
+/// How the stack's address is computed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Base {
     /// A register plus the offset.
     Register(Reg),
     /// The word at a register plus the offset.
     Behind(Reg),
-    /// The word at the top of the stack, plus the offset: the first thing on an
-    /// interrupt's stack is where the interrupted one ended.
+    /// The word at the top of the stack, plus the offset: an interrupt's stack starts with
+    /// the interrupted stack pointer.
     Top,
 }
 
@@ -28,9 +28,9 @@ pub(super) enum Base {
 pub(super) enum Saved {
     /// Still in rbp.
     Kept,
-    /// This far from the stack's address.
+    /// At this offset from the stack's address.
     FromStack(i16),
-    /// This far from where rbp points.
+    /// At this offset from rbp.
     FromRbp(i16),
 }
 
@@ -39,11 +39,11 @@ pub(super) enum Saved {
 pub(super) enum What {
     /// There is no caller.
     Outermost,
-    /// The caller's stack; the return address is below it.
+    /// The caller's stack, with the return address below it.
     Call,
     /// All registers.
     Registers,
-    /// What the processor pushes by itself.
+    /// What the processor pushes on an interrupt.
     Pushed,
 }
 
@@ -54,27 +54,25 @@ pub(super) struct Rule {
     pub offset: i16,
     pub rbp: Saved,
     pub what: What,
-    /// Whether it leads to an instruction that did not call.
+    /// Whether it leads to interrupted code, not to a call.
     pub interrupted: bool,
 }
 
-/// How the bits above the two register numbers are used. It depends on the
-/// kernel's version, which an image does not state, and distributions carry
-/// changes back into older ones. The table itself shows it: nearly all its rows
-/// describe calls found from rsp. A call's number is 2 in the newer layouts and 0
-/// before, where 2 is a rare thing; and rsp's is 3 in the newest and 5 before, each
-/// of which is rdi's in the other.
+/// How the bits above the two register numbers are used. It depends on the kernel's version,
+/// which is not in the image, and distributions backport changes. But the table reveals it,
+/// because nearly all rows describe calls relative to rsp. The number of a call is 2 in newer
+/// layouts and 0 in older ones, where 2 is rare. The number of rsp is 3 in the newest layout
+/// and 5 before, and in the other one that number is rdi's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) enum Layout {
     /// Until 6.2: two bits of type, then one for the outermost frame.
     #[default]
     First,
-    /// 6.3: two bits of type, one for interrupted code, one for the outermost
-    /// frame.
+    /// 6.3: two bits of type, one for interrupted code, one for the outermost frame.
     Second,
     /// From 6.4 on: three bits of type, one for interrupted code.
     Third,
-    /// 7.x: the same, and other numbers for the registers.
+    /// 7.x: the same with other register numbers.
     Fourth,
 }
 
@@ -95,7 +93,7 @@ impl Row {
         self.bits >> 8
     }
 
-    /// Whether it says that nothing is known: the same in every layout.
+    /// Whether it has no rule, which looks the same in every layout.
     pub const fn is_undefined(self) -> bool {
         self.base() == 0 && self.flags() == 0
     }
@@ -108,13 +106,13 @@ impl Layout {
         for row in rows {
             threes += u64::from(row.base() == 3);
             fives += u64::from(row.base() == 5);
-            // Found from rsp or rbp, as calls are.
+            // Relative to rsp or rbp, like calls.
             if matches!(row.base(), 3..=5) {
                 zeros += u64::from(row.flags() & 7 == 0);
                 twos += u64::from(row.flags() & 7 == 2);
             }
-            // The outermost frame has no stack to find. So a first layout has
-            // its bit alone, and never the one above.
+            // The outermost frame has no stack to find, so the first layout has this bit
+            // alone and never the one above it.
             second |= row.flags() & 8 != 0 || (row.flags() & 4 != 0 && row.base() != 0);
         }
         match second {
@@ -125,7 +123,7 @@ impl Layout {
         }
     }
 
-    /// `None` where the row says nothing, or nothing that is known.
+    /// `None` if the row has no rule or an unknown one.
     pub fn rule(self, row: Row) -> Option<Rule> {
         let flags = row.flags();
         let (what, interrupted) = match self {
@@ -169,7 +167,7 @@ impl Layout {
             8 if !newest => Base::Behind(X86_64::RBP),
             9 => Base::Top,
             10 if newest => Base::Behind(X86_64::RBP),
-            // Nobody asks where the outermost one's stack is.
+            // The stack of the outermost frame is not needed.
             _ if what == What::Outermost => Base::Top,
             _ => return None,
         };

@@ -1,17 +1,17 @@
-//! Types as C writes them.
+//! Types as written in C.
 
 use super::{Btf, Type, kind};
 use crate::debug::{as_written, qualify};
 use std::cell::Cell;
 
-/// No type is spelled from more parts: prototypes branch.
+/// A type is spelled from at most this many parts, because prototypes branch.
 const MAX_SPELLED: usize = 256;
 
 /// How deep types are spelled.
 const MAX_DEPTH: usize = 32;
 
 impl Btf {
-    /// The type as the source writes it.
+    /// The type as written in source.
     pub(super) fn type_name(&self, id: u32) -> String {
         self.spell(id, MAX_DEPTH, &Cell::new(MAX_SPELLED))
     }

@@ -1,42 +1,41 @@
-//! The symbols' names, their number and their markers.
+//! The names of symbols, their number, and the markers.
 
 use super::super::{KernelFileError, u32_at, u64_at};
 use super::tokens::Tokens;
 use super::{ALIGNMENTS, aligned, is_padding};
 use std::cmp::Reverse;
 
-/// How many names one marker stands for.
+/// There is a marker for every so many names.
 const STRIDE: usize = 256;
 
-/// The kernel itself takes at most 512 bytes.
+/// The kernel itself allows at most 512 bytes.
 const MAX_NAME: usize = 4096;
 
-/// How much longer the names may be than the file they are packed in. Tokens
-/// make them two or three times as long as their table.
+/// How much longer than the file the unpacked names may be. Usually they are two or three
+/// times as long as their table.
 const MAX_GROWTH: usize = 8;
 
 /// The names, found in a segment.
 #[derive(Debug)]
 pub struct Names {
-    /// Where their number is told, and where they begin.
+    /// Where their number is, and where they begin.
     pub number: usize,
     first: usize,
     /// How many they are.
     pub count: usize,
 }
 
-/// How many candidates are worth a look. The more names one has, the more markers
-/// speak for it: in a kernel none comes near the true one.
+/// How many candidates are tried. The more names one has, the more markers confirm it, and
+/// in a kernel no wrong one comes close.
 const MAX_CANDIDATES: usize = 16;
 
-/// What could be the names that go with `tokens`, the most names first: a number,
-/// that many names, and the markers that fit them. Up to 256 names have a single
-/// marker, which is 0, and other bytes can look like that: only the kinds and the
-/// addresses tell.
+/// Candidates for the names that belong to `tokens`, those with the most names first: a
+/// number, that many names, and matching markers. Up to 256 names have a single marker, which
+/// is 0, and other bytes can look like that; then only the kinds and addresses decide.
 pub fn find(data: &[u8], tokens: &Tokens) -> Vec<Names> {
     let before = data.get(..tokens.table).unwrap_or_default();
-    // A place that looks like a number leads to a few steps over names mostly;
-    // in a file made to mislead, these could be without end.
+    // Most positions that look like a number lead to a few steps over names. In a hostile
+    // file the steps could be endless.
     let mut steps = data.len().saturating_mul(4);
     let places = |alignment| (0..before.len()).step_by(alignment);
     let places = ALIGNMENTS.map(|alignment| places(alignment).map(move |at| (at, alignment)));
@@ -52,13 +51,13 @@ pub fn find(data: &[u8], tokens: &Tokens) -> Vec<Names> {
 
 /// The names whose number is at `number`, in tables of this alignment.
 fn candidate(data: &[u8], number: usize, alignment: usize, steps: &mut usize) -> Option<Names> {
-    // It has 4 or 8 bytes, and padding up to 8: which is the same.
+    // It has 4 bytes and padding up to 8, or 8 bytes, which looks the same.
     let count = match alignment {
         8 => u64_at(data, number)?,
         _ => u32_at(data, number)?.into(),
     };
     let count = usize::try_from(count).ok()?;
-    // Each name takes two bytes at least.
+    // Each name takes at least two bytes.
     if count == 0 || count > (data.len() - number) / 2 {
         return None;
     }

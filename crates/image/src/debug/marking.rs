@@ -1,29 +1,30 @@
-//! What the text at a place says, and whether it speaks of a given instruction.
+//! What the source text at a position marks as atomic or volatile, and whether that applies
+//! to a given instruction.
 
 use super::source::{Statement, is_identifier};
 use super::words;
 use redhanded_model::AccessKind;
 
-/// What the text at a place says, whatever instruction asks.
+/// What the source text at a position says about all accesses there.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) enum Verdict {
-    /// Everything accessed there synchronises.
+pub(super) enum Marking {
+    /// All accesses there synchronise.
     Marked(String),
-    /// What is accessed by builtins does.
+    /// Those of builtins do.
     Called(Call),
-    /// The only thing accessed is declared so.
+    /// The only accessed object is declared atomic or volatile.
     Declared(String),
-    /// Something accessed is declared so, something else is not. Told where the
-    /// plain things are globals only.
+    /// One accessed object is declared so, another is not. With the declaration if all plain
+    /// objects are globals.
     Mixed(Option<String>),
-    /// Nothing does.
+    /// None does.
     Plain,
-    /// There is no text to tell from.
+    /// There is no text.
     Unknown,
 }
 
-/// Builtins in a statement that access memory atomically, beside which there
-/// may be plain accesses.
+/// The builtins in a statement that access memory atomically. There may be plain accesses
+/// beside them.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Call {
     pub(super) word: String,
@@ -31,13 +32,12 @@ pub(super) struct Call {
     writes: bool,
     inside: Vec<String>,
     outside: Vec<String>,
-    /// What holds for accesses that are none of theirs.
-    pub(super) otherwise: Box<Verdict>,
+    /// What applies to other accesses in the statement.
+    pub(super) otherwise: Box<Marking>,
 }
 
 impl Call {
-    /// The builtins among the words of a statement, or the word that marks all
-    /// of it.
+    /// The builtins in a statement, or the word that marks all of it.
     pub(super) fn find(statement: &Statement<'_>) -> Option<Result<Self, String>> {
         let mut call: Option<Self> = None;
         let mut depth = 0usize;
@@ -58,7 +58,7 @@ impl Call {
                         writes: false,
                         inside: Vec::new(),
                         outside: Vec::new(),
-                        otherwise: Box::new(Verdict::Unknown),
+                        otherwise: Box::new(Marking::Unknown),
                     });
                     call.reads |= reads;
                     call.writes |= writes;
@@ -78,12 +78,11 @@ impl Call {
         Some(Ok(call))
     }
 
-    /// Whether an access of this kind may be one of the builtins': none of them
-    /// loads where they only store, and what is named outside of them only is
-    /// not theirs.
+    /// Whether an access of this kind may belong to one of the builtins. It does not if they
+    /// only store and it loads, or if the variable is named only outside of them.
     pub(super) fn speaks_of(&self, kind: Option<AccessKind>, variable: Option<&str>) -> bool {
         let direction = kind.is_none_or(|kind| {
-            // An atomic update is a locked instruction, which nobody asks about.
+            // An atomic update is a locked instruction, which never gets here.
             (!kind.reads() || self.reads) && (!kind.writes() || self.writes)
         });
         let elsewhere = variable.is_some_and(|name| {

@@ -1,4 +1,4 @@
-//! From the name of a field to where it is.
+//! Finds a field by name.
 
 use super::{Btf, MAX_HOPS, kind};
 use std::collections::BTreeSet;
@@ -6,13 +6,13 @@ use std::collections::BTreeSet;
 /// Where a field is in its structure.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Field {
-    /// The first byte it has a part in.
+    /// The offset of its first byte.
     pub offset_bytes: u64,
     /// Its first bit in that byte; 0 unless it is a bit-field.
     pub bit_offset: u32,
-    /// How many bits it has if it is a bit-field, else 0.
+    /// Its size in bits if it is a bit-field, else 0.
     pub bit_size: u32,
-    /// How many bytes it has a part in.
+    /// The number of bytes that it is in.
     pub size: u64,
 }
 
@@ -23,10 +23,9 @@ enum Step<'p> {
 }
 
 impl Btf {
-    /// The field that `path` leads to from the structure, union or typedef
-    /// `holder`: `comm`, `core_layout.base`, `mem[0].base`. Members of unnamed
-    /// structures and unions are found as in C. Where several types have the
-    /// name, it is the first one's that has such a field.
+    /// The field at `path` in the structure, union or typedef `holder`, for example `comm`,
+    /// `core_layout.base` or `mem[0].base`. Members of unnamed structures and unions are
+    /// found as in C. If several types have the name, the first with such a field counts.
     #[must_use]
     pub fn field(&self, holder: &str, path: &str) -> Option<Field> {
         let steps = steps(path)?;
@@ -39,7 +38,7 @@ impl Btf {
         self.holders(name).find_map(|id| self.size(id))
     }
 
-    /// The structures and unions of a name, then its typedefs.
+    /// The structures and unions with a name, then the typedefs.
     pub(super) fn holders(&self, name: &str) -> impl Iterator<Item = u32> {
         let (only, name) = match name.split_once(' ') {
             Some(("struct", name)) => (Some(kind::STRUCT), name),
@@ -74,7 +73,7 @@ impl Btf {
                 }
                 Step::Element(index) => {
                     let (element, count) = found.array()?;
-                    // The last member's array may have as many as there is room.
+                    // An array at the end of a structure may be longer than declared.
                     if count != 0 && *index >= u64::from(count) {
                         return None;
                     }
@@ -97,8 +96,8 @@ impl Btf {
         })
     }
 
-    /// The member of this name, also inside unnamed members. A type that was
-    /// looked at once without success is not looked at again.
+    /// The member with this name, which may be in an unnamed member. A type that was searched
+    /// in vain is not searched again.
     fn member<'b>(
         &'b self,
         holder: u32,
@@ -126,7 +125,7 @@ impl Btf {
     }
 }
 
-/// Cuts `a.b[2].c` into its steps.
+/// Splits `a.b[2].c` into its steps.
 fn steps(path: &str) -> Option<Vec<Step<'_>>> {
     let mut steps = Vec::new();
     for piece in path.split('.') {

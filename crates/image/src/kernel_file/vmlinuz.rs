@@ -1,26 +1,25 @@
 //! The ELF image inside a vmlinuz.
 //!
-//! A bzImage is a boot sector, real-mode code, and a small program that unpacks
-//! the kernel proper. Its header says where the packed kernel is; that begins
-//! with the magic number of its format. Behind it stands the size that it will
-//! have, which the decoders never get to see.
+//! A bzImage consists of a boot sector, real-mode code, and a small program that unpacks the
+//! actual kernel. Its header tells where the packed kernel is, which begins with the magic
+//! number of its format and is followed by its unpacked size. The decoders do not get to see
+//! that size.
 
 use super::{KernelFileError, u16_at, u32_at};
 use std::borrow::Cow;
 use std::io::{self, Read};
 
-/// No kernel is larger unpacked: a debug vmlinux with everything is about half.
+/// No unpacked kernel is larger: a vmlinux with all debug information has about half of it.
 const MAX_SIZE: u64 = 1 << 30;
 
-/// What a decoder may use for its dictionary. Kernels are packed with at most
-/// 128 MiB.
+/// The largest dictionary of a decoder. Kernels are packed with at most 128 MiB.
 const MAX_DICTIONARY: u32 = 512 << 20;
 
-/// The ELF image of a kernel file: a bzImage, a packed vmlinux, or a vmlinux as
-/// it is, which is not copied.
+/// The ELF image in a kernel file: a bzImage, a packed vmlinux, or a plain vmlinux, which is
+/// not copied.
 ///
 /// # Errors
-/// When it is something else, does not unpack, or would be larger than 1 GiB.
+/// If it is something else, cannot be unpacked, or would be larger than 1 GiB.
 pub fn unpack(bytes: &[u8]) -> Result<Cow<'_, [u8]>, KernelFileError> {
     let payload = payload(bytes)?;
     let unpacked = match Format::of(payload) {
@@ -64,7 +63,7 @@ fn payload(bytes: &[u8]) -> Result<&[u8], KernelFileError> {
         return Err(KernelFileError::TooOld { version });
     }
     let sectors = match bytes.get(SETUP_SECTORS) {
-        // What boot loaders do with kernels that predate the field.
+        // As boot loaders do for kernels that predate the field.
         Some(0) => 4,
         Some(sectors) => usize::from(*sectors),
         None => return Err(cut()),
@@ -84,7 +83,7 @@ fn payload(bytes: &[u8]) -> Result<&[u8], KernelFileError> {
         })
 }
 
-/// How a kernel can be packed.
+/// The compression formats of kernels.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Format {
     Elf,
@@ -97,7 +96,7 @@ enum Format {
 }
 
 impl Format {
-    /// The magic number at the start, by which also the kernel's own scripts go.
+    /// The magic number at the start, which the kernel's own scripts look for, too.
     fn of(data: &[u8]) -> Option<Self> {
         Some(match data {
             [0x7f, b'E', b'L', b'F', ..] => Self::Elf,
@@ -144,7 +143,7 @@ impl Format {
     }
 }
 
-/// Everything a decoder gives, as far as it is not too much.
+/// The whole output of a decoder, unless it is too large.
 fn all(mut decoder: impl Read) -> io::Result<Vec<u8>> {
     let mut unpacked = Vec::new();
     decoder
@@ -169,7 +168,7 @@ fn zstd_frame(packed: &[u8]) -> io::Result<Vec<u8>> {
     .map_err(io::Error::other)?;
     let unpacked = all(&mut decoder)?;
     let frame = decoder.into_frame_decoder();
-    // The decoder computes the sum but does not compare it.
+    // The decoder computes the checksum but does not compare it.
     if let (Some(told), Some(found)) = (
         frame.get_checksum_from_data(),
         frame.get_calculated_checksum(),
@@ -180,9 +179,8 @@ fn zstd_frame(packed: &[u8]) -> io::Result<Vec<u8>> {
     Ok(unpacked)
 }
 
-/// The legacy format of lz4, which the kernel uses: after the magic number only
-/// blocks, each with its packed size before it, and no end mark. What stands
-/// behind them is less than a block.
+/// The legacy lz4 format, which the kernel uses: the magic number and then only blocks, each
+/// after its packed size, without an end mark. What follows is shorter than a block.
 fn lz4_blocks(packed: &[u8]) -> io::Result<Vec<u8>> {
     const HEADER: usize = 4;
     const BLOCK: usize = 8 << 20;

@@ -1,10 +1,9 @@
-//! What is in a kernel's files: the ELF image inside a vmlinuz, the symbols
-//! inside that, and its types.
+//! Reads kernel files: the ELF image in a vmlinuz, and the symbols and types in that.
 //!
-//! A kernel without a debug package has no symbol table, but it carries the one
-//! it uses itself (kallsyms) and its types (BTF). Here they are read from the
-//! file, and the symbols are put where [`Image`](crate::Image) looks for them.
-//! All these bytes are foreign: a lie gives an error.
+//! A kernel without its debug package has no symbol table, but it contains the one that it
+//! uses itself (kallsyms) and its types (BTF). They are read here, and the symbols are put
+//! where [`Image`](crate::Image) looks for them. None of these bytes is trusted: a lie gives
+//! an error.
 
 mod btf;
 mod carried;
@@ -30,11 +29,11 @@ pub enum KernelFileError {
     /// A file cannot be read or written.
     #[error("cannot {act} {path}: {source}")]
     File {
-        /// What was to be done with it.
+        /// What was tried with it.
         act: &'static str,
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// Neither a vmlinuz nor a vmlinux.
@@ -55,12 +54,12 @@ pub enum KernelFileError {
     /// The kernel inside does not unpack.
     #[error("its kernel, packed with {format}, does not unpack: {source}; copy the file again")]
     Unpack {
-        /// How it is packed.
+        /// The compression format.
         format: &'static str,
-        /// What the decoder said.
+        /// The decoder's error.
         source: io::Error,
     },
-    /// A part of it does not hold together.
+    /// A part of it is inconsistent.
     #[error("its {part} is damaged: {why}")]
     Malformed {
         /// Which part.
@@ -73,7 +72,7 @@ pub enum KernelFileError {
         "it holds no symbol names that can be read ({why}); give its vmlinux with debug information"
     )]
     NoSymbols {
-        /// What was looked for.
+        /// What was searched for.
         why: &'static str,
     },
 }
@@ -87,7 +86,7 @@ impl KernelFileError {
     }
 }
 
-/// The `N` bytes at `at`, if they are there.
+/// The `N` bytes at `at`, if there are as many.
 fn bytes_at<const N: usize>(data: &[u8], at: usize) -> Option<[u8; N]> {
     data.get(at..at.checked_add(N)?)?.try_into().ok()
 }

@@ -1,8 +1,8 @@
-//! Linux and its modules as images: how one is recognised, and which parts of
-//! its text must not be sampled.
+//! Recognises Linux and its modules, and tells which parts of their text must not be
+//! sampled.
 
 use crate::Image;
-use crate::kernel::THIS_MODULE;
+use crate::kernel_file::THIS_MODULE;
 use crate::layout::elf_file;
 use object::elf;
 use object::read::elf::{ElfFile64, SectionHeader};
@@ -11,16 +11,16 @@ use redhanded_model::Excluded;
 use std::collections::HashMap;
 use std::ops::Range;
 
-/// A section that only Linux or a module of it has.
+/// A section that only Linux and its modules have.
 const MARKS: [&str; 4] = [".orc_unwind", "__ksymtab", ".modinfo", THIS_MODULE];
 
 /// Text between two symbols of the linker script.
 const BETWEEN: [(&str, &str, Excluded); 7] = [
-    // Freed when the kernel has started; what is there now is something else.
+    // Freed after the kernel has started, so something else is there now.
     ("_sinittext", "_einittext", Excluded::InitText),
     ("__init_begin", "__init_end", Excluded::InitText),
-    // Runs before the registers that the kernel relies on are its own, or where
-    // a trap would not be survived.
+    // Runs before the kernel has set up the registers that it relies on, or where a trap
+    // would be fatal.
     (
         "__entry_text_start",
         "__entry_text_end",
@@ -44,8 +44,8 @@ const BETWEEN: [(&str, &str, Excluded); 7] = [
     ("__exittext_begin", "__exittext_end", Excluded::InitText),
 ];
 
-/// Sections by name: how modules, and the parts of a kernel that its linker
-/// script keeps apart, say the same.
+/// The same by section name, for modules and for parts of a kernel that its linker script
+/// keeps separate.
 const SECTIONS: [(&str, Excluded); 8] = [
     (".init.text", Excluded::InitText),
     (".exit.text", Excluded::InitText),
@@ -57,13 +57,13 @@ const SECTIONS: [(&str, Excluded); 8] = [
     (".altinstr_aux", Excluded::Alternative),
 ];
 
-/// Data that is never written once the kernel has started.
+/// Data that is not written any more once the kernel has started.
 const READ_ONLY: (&str, &str) = ("__start_rodata", "__end_rodata");
 
-/// Stubs through which a kernel jumps to where a register points.
+/// The thunks through which a kernel makes indirect jumps.
 const THUNKS: (&str, &str) = ("__indirect_thunk_start", "__indirect_thunk_end");
 
-/// What of a kernel's text is not sampled, or is not what it seems.
+/// The parts of a kernel's text that are not sampled or need special treatment.
 #[derive(Debug, Default)]
 pub(crate) struct KernelText {
     ranges: Vec<(Range<u64>, Excluded)>,
@@ -137,12 +137,12 @@ impl KernelText {
             .map(|(_, reason)| *reason)
     }
 
-    /// The stubs for indirect jumps.
+    /// The thunks for indirect jumps.
     pub fn thunks(&self) -> Option<Range<u64>> {
         self.thunks.clone()
     }
 
-    /// Whether what is at `svma` is written only while the kernel starts.
+    /// Whether the data at `svma` is written only while the kernel starts.
     pub fn is_read_only(&self, svma: u64) -> bool {
         self.read_only.as_ref().is_some_and(|r| r.contains(&svma))
     }

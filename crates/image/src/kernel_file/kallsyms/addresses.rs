@@ -1,4 +1,4 @@
-//! The symbols' addresses.
+//! The addresses of symbols.
 
 use super::super::{u32_at, u64_at};
 use super::names::Names;
@@ -6,24 +6,23 @@ use super::tokens::Tokens;
 use super::{ALIGNMENTS, Loaded, aligned};
 use std::ops::Range;
 
-/// How an address is written down.
+/// How an address is encoded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Encoding {
-    /// As it is, in 8 bytes.
+    /// Absolute, in 8 bytes.
     Whole,
-    /// As its distance from a base.
+    /// Relative to a base.
     Relative {
         /// The base.
         base: u64,
     },
-    /// A number that is not negative is the address, of a per-CPU variable; one
-    /// that is, its distance below the base. So until 6.14 where there is more
-    /// than one CPU.
+    /// If not negative, the absolute address of a per-CPU variable; otherwise relative to a
+    /// base. Used until 6.14 if the kernel supports several CPUs.
     PerCpu {
         /// The base.
         base: u64,
     },
-    /// As its distance from where it is written.
+    /// Relative to its own position.
     FromHere,
 }
 
@@ -35,7 +34,7 @@ impl Encoding {
         }
     }
 
-    /// The address written at `at`.
+    /// The address that is encoded at `at`.
     fn decode(self, part: &Loaded<'_>, at: usize) -> Option<u64> {
         if self == Self::Whole {
             return u64_at(part.data, at);
@@ -55,7 +54,7 @@ impl Encoding {
     }
 }
 
-/// The addresses of `names`, in whichever place and encoding they make sense.
+/// The addresses of `names`, at the position and in the encoding that make sense.
 pub fn find(
     part: &Loaded<'_>,
     tokens: &Tokens,
@@ -78,7 +77,7 @@ pub fn find(
             (at, Encoding::Relative { base }),
         ]);
     }
-    // Since 6.4 addresses come last, and a base behind them if they have one.
+    // Since 6.4: addresses come last, followed by the base if there is one.
     for alignment in ALIGNMENTS {
         let at = aligned(tokens.end(), alignment);
         places.extend([(at, Encoding::Whole), (at, Encoding::FromHere)]);
@@ -95,7 +94,7 @@ pub fn find(
         .find_map(|(at, encoding)| read(part, at, encoding, expanded, code))
 }
 
-/// The addresses at `at`, if they are sorted and code lies where code is.
+/// The addresses at `at`, if they are sorted and symbols of code are in code.
 fn read(
     part: &Loaded<'_>,
     at: usize,
@@ -117,7 +116,7 @@ fn read(
             misplaced += usize::from(!is_code(code, address));
         }
     }
-    // Labels at the ends of sections are of the kind of code, too.
+    // Labels at the ends of sections count as code, too.
     (functions > 0 && misplaced * 10 <= functions).then_some(addresses)
 }
 
@@ -126,6 +125,6 @@ fn is_code(code: &[Range<u64>], address: u64) -> bool {
     after
         .checked_sub(1)
         .and_then(|nth| code.get(nth))
-        // The label at its end belongs to it.
+        // A label at the end belongs to it.
         .is_some_and(|range| address <= range.end)
 }

@@ -1,11 +1,11 @@
-//! From bytes of a structure to the field or element they are, told as
-//! [`Part`] tells it from DWARF.
+//! Finds the field or element of a structure that an access touches, as a [`Part`] like
+//! those from DWARF.
 
 use super::{Btf, MAX_HOPS, Member, Type, kind};
 use crate::debug::{How, Part};
 use redhanded_model::BitField;
 
-/// The bytes asked about, relative to the type that is looked at.
+/// The accessed bytes, relative to the type under examination.
 #[derive(Clone, Copy)]
 struct Span {
     start: u64,
@@ -13,16 +13,16 @@ struct Span {
 }
 
 impl Btf {
-    /// What lies at `size` bytes from `offset` in the structure, union or
-    /// typedef `holder`. `None` when there is no such type, or it is smaller.
+    /// The part at `size` bytes from `offset` in the structure, union or typedef `holder`.
+    /// `None` if there is no such type or it is smaller.
     #[must_use]
     pub fn path_at(&self, holder: &str, offset: u64, size: u64) -> Option<Part> {
         self.holders(holder)
             .find_map(|id| self.part_of(id, offset, size))
     }
 
-    /// What lies at `size` bytes from `offset` in the variable `name`. A kernel tells
-    /// the types of those that each CPU has a copy of, and of no others.
+    /// The part at `size` bytes from `offset` in the variable `name`. A kernel has the types
+    /// of per-CPU variables only.
     #[must_use]
     pub fn part_of_variable(&self, name: &str, offset: u64, size: u64) -> Option<Part> {
         let found = self.named(name).into_iter().filter_map(|id| self.get(id));
@@ -42,7 +42,7 @@ impl Btf {
             let Some(bare) = self.synchronising(id, &mut part.synchronising) else {
                 return Some(part);
             };
-            // What is inside an atomic is its own business.
+            // The inside of an atomic is not examined.
             if part.synchronising == Some(How::Atomic) {
                 return Some(part);
             }
@@ -59,8 +59,7 @@ impl Btf {
         Some(part)
     }
 
-    /// The bare type; an access that goes through a volatile or atomic one on
-    /// the way synchronises.
+    /// The bare type. If a volatile or atomic type is on the way, the access synchronises.
     fn synchronising(&self, id: u32, how: &mut Option<How>) -> Option<Type<'_>> {
         let mut id = id;
         for _ in 0..MAX_HOPS {
@@ -110,7 +109,7 @@ impl Btf {
             }
         }
         for member in &bit_fields {
-            // A field that begins before the accessed bytes is told from them on.
+            // A field that begins before the accessed bytes is described from there on.
             let first = member.start.max(touched.start);
             let end = member.start + u64::from(member.bits.unwrap_or(0));
             part.bit_fields.push(BitField {

@@ -1,15 +1,14 @@
-//! The symbols a kernel carries for its own use.
+//! The symbols that a kernel contains for its own use (kallsyms).
 //!
-//! They are a handful of tables without a name or a header, in an order that
-//! changed over the years. So each is recognised by what must hold between it
-//! and the others:
+//! They are a handful of tables without names or headers, in an order that has changed over
+//! the years. So each is recognised by its relations to the others:
 //!
-//! - *token index* and *token table*: 256 strings, and where each begins;
-//! - the *number of symbols*, and behind it the *names*: each its length and so
-//!   many tokens, the first letter of which is the kind;
-//! - the *markers* behind the names: where every 256th name begins;
-//! - the *addresses*, before the number or behind the token index: whole ones, or
-//!   32-bit offsets with a base. They are sorted, and functions lie in code.
+//! - the *token table* and *token index*: 256 strings, and where each begins;
+//! - the *number of symbols*, followed by the *names*: each is a length and as many tokens,
+//!   whose first letter is the kind;
+//! - the *markers* after the names: where every 256th name begins;
+//! - the *addresses*, before the number or after the token index: either absolute, or 32-bit
+//!   offsets with a base. They are sorted, and functions are in code.
 
 mod addresses;
 mod names;
@@ -20,13 +19,13 @@ use object::read::elf::{ElfFile64, FileHeader, ProgramHeader, SectionHeader};
 use object::{Endianness, elf};
 use std::ops::Range;
 
-/// A symbol as the kernel knows it.
+/// A symbol of a kernel.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct KernelSymbol {
-    /// Where it is in memory when the kernel is not moved; for a per-CPU
-    /// variable where it is in each CPU's area, where that area begins at 0.
+    /// Its address if the kernel is not relocated. For a per-CPU variable it is the offset
+    /// in each CPU's area, if that area is linked at 0.
     pub address: u64,
-    /// What it is, in the letters of `nm`: `T` and `t` are code, …
+    /// Its kind as a letter of `nm`: `T` and `t` are code, and so on.
     pub kind: char,
     /// Its name.
     pub name: String,
@@ -35,7 +34,7 @@ pub struct KernelSymbol {
 /// The symbols of the kernel whose ELF file is `image`, by address.
 ///
 /// # Errors
-/// When it is no ELF file, or the tables are not in it or do not hold together.
+/// If it is not an ELF file, or if the tables are missing or inconsistent.
 pub fn symbols(image: &[u8]) -> Result<Vec<KernelSymbol>, KernelFileError> {
     let kernel = Kernel::parse(image)?;
     let mut missing = no_symbols("its token table is not found");
@@ -75,13 +74,13 @@ fn together(addresses: Vec<u64>, names: Vec<(char, String)>) -> Vec<KernelSymbol
     addresses.into_iter().zip(names).map(symbol).collect()
 }
 
-/// A segment's bytes in the file, and where they are in memory.
+/// A segment's bytes in the file and its address in memory.
 struct Loaded<'d> {
     data: &'d [u8],
     address: u64,
 }
 
-/// As much of the ELF file as matters here.
+/// The relevant parts of the ELF file.
 struct Kernel<'d> {
     loaded: Vec<Loaded<'d>>,
     /// The addresses of code, sorted.
@@ -112,7 +111,7 @@ impl<'d> Kernel<'d> {
                 code.push(address..address.saturating_add(program.p_memsz(endian)));
             }
         }
-        // Sections are narrower: a kernel's segments mix code and data.
+        // Prefer sections, because a kernel's segments mix code and data.
         let executable = u64::from(elf::SHF_ALLOC | elf::SHF_EXECINSTR);
         let sections: Vec<_> = file
             .elf_section_table()
@@ -139,7 +138,7 @@ const fn aligned(at: usize, to: usize) -> usize {
     at.saturating_add(to - 1) & !(to - 1)
 }
 
-/// Whether the bytes between two tables are but padding.
+/// Whether the bytes between two tables are only padding.
 fn is_padding(data: &[u8], from: usize, to: usize) -> bool {
     to.checked_sub(from).is_some_and(|len| len < 8)
         && data

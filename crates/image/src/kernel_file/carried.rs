@@ -1,4 +1,4 @@
-//! The types in a file, read when they are first asked for.
+//! The types (BTF) in a file, read on first use.
 
 use super::Btf;
 use memmap2::Mmap;
@@ -8,10 +8,10 @@ use std::sync::{Arc, OnceLock};
 /// The section that makes a file a module.
 pub const THIS_MODULE: &str = ".gnu.linkonce.this_module";
 
-/// The types that a kernel or a module of it carries.
+/// The types in a kernel or module.
 pub struct CarriedTypes {
     file: Arc<Mmap>,
-    /// Those of the kernel that a module is for, which its own go on from.
+    /// For a module: the types of its kernel, which its own continue.
     base: OnceLock<Arc<Self>>,
     parsed: OnceLock<Option<Arc<Btf>>>,
 }
@@ -30,7 +30,7 @@ impl CarriedTypes {
         let _ = self.base.set(Arc::clone(kernel));
     }
 
-    /// `None` where there are none, or not those that they go on from.
+    /// `None` if there are none, or if those of the kernel are missing.
     pub fn get(&self) -> Option<Arc<Btf>> {
         self.parsed.get_or_init(|| self.parse()).clone()
     }

@@ -1,18 +1,18 @@
-//! The 256 strings that symbol names are made of.
+//! The 256 strings that symbol names are composed of.
 
 use super::super::u16_at;
 use super::{LEAST_ALIGNMENT, is_padding};
 
 const COUNT: usize = 256;
 
-/// A token is at most a whole name.
+/// A token is not longer than a name.
 const MAX_LEN: usize = 512;
 
 /// The token table and its index, found in a segment.
 pub struct Tokens {
     /// Where the table begins.
     pub table: usize,
-    /// Where the index begins; it has 512 bytes.
+    /// Where the index begins, which has 512 bytes.
     pub index: usize,
     starts: [u16; COUNT],
     ends: [u16; COUNT],
@@ -32,7 +32,7 @@ impl Tokens {
     }
 }
 
-/// Everything in `data` that could be the two tables.
+/// All candidates for the two tables in `data`.
 pub fn find(data: &[u8]) -> impl Iterator<Item = Tokens> {
     (0..data.len())
         .step_by(LEAST_ALIGNMENT)
@@ -40,9 +40,9 @@ pub fn find(data: &[u8]) -> impl Iterator<Item = Tokens> {
         .filter_map(|(index, starts)| table_before(data, index, starts))
 }
 
-/// An index begins with 0 and grows by the length of each string with its end.
+/// An index starts at 0 and grows by the length of each string including its terminator.
 fn index_at(data: &[u8], at: usize) -> Option<[u16; COUNT]> {
-    // Hardly a place gets past the first two.
+    // Few positions get past the first two entries.
     let bytes = data.get(at..at.checked_add(2 * COUNT)?)?;
     let mut starts = [0; COUNT];
     let mut last = 0;
@@ -57,7 +57,7 @@ fn index_at(data: &[u8], at: usize) -> Option<[u16; COUNT]> {
     Some(starts)
 }
 
-/// The table ends where the index begins, up to padding.
+/// The table ends where the index begins, except for padding.
 fn table_before(data: &[u8], index: usize, starts: [u16; COUNT]) -> Option<Tokens> {
     let last = usize::from(starts[COUNT - 1]);
     let latest = index.checked_sub(last + 1)? & !(LEAST_ALIGNMENT - 1);

@@ -1,10 +1,9 @@
-//! BTF: the types a kernel carries with it.
+//! BTF: the types in a kernel.
 //!
-//! A list of types that refer to each other by number, and a table of strings. A
-//! module's own list goes on where the kernel's ends (*split* BTF): its numbers
-//! and strings begin behind those of its base. Numbers may lie: a reference to
-//! nothing, a typedef of itself, a structure that holds itself. So every walk
-//! along them is bounded.
+//! It is a list of types that refer to each other by number, and a table of strings. A
+//! module's list continues the kernel's (*split* BTF): its numbers and strings begin after
+//! those of its base. The numbers are not trusted: they may refer to nothing, or make a type
+//! contain itself. So every walk is bounded.
 
 mod fields;
 mod parts;
@@ -15,7 +14,7 @@ pub use fields::Field;
 use super::{KernelFileError, u16_at, u32_at};
 use std::sync::Arc;
 
-/// How far types are followed; nobody nests them deeper.
+/// How far types are followed. Nobody nests them deeper.
 const MAX_HOPS: usize = 64;
 
 /// What a type is, by its number in the format.
@@ -74,9 +73,9 @@ struct Type<'b> {
     count: usize,
     /// Whether the members of a structure have bit sizes.
     flag: bool,
-    /// A size, or another type's number.
+    /// A size or the number of another type.
     value: u32,
-    /// What follows: members, parameters, …
+    /// The bytes after it: members, parameters and the like.
     rest: &'b [u8],
 }
 
@@ -85,18 +84,17 @@ struct Type<'b> {
 struct Member<'b> {
     name: &'b str,
     kind: u32,
-    /// Where it begins, in bits.
+    /// Its offset in bits.
     start: u64,
-    /// How many bits it has if it is a bit-field.
+    /// Its size in bits if it is a bit-field.
     bits: Option<u32>,
 }
 
 impl Btf {
-    /// Reads a `.BTF` section: a kernel's, or with the kernel's as `base` a
-    /// module's.
+    /// Reads the `.BTF` section of a kernel, or of a module with the kernel's as `base`.
     ///
     /// # Errors
-    /// When it is none, or is cut short.
+    /// If it is not BTF or is truncated.
     pub fn parse(section: &[u8], base: Option<Arc<Self>>) -> Result<Self, KernelFileError> {
         let wrong = |why: &str| KernelFileError::malformed("type information (BTF)", why);
         const MAGIC: u16 = 0xeb9f;
@@ -170,7 +168,7 @@ impl Btf {
         named.into_iter().map(|(_, id)| id).collect()
     }
 
-    /// The type of this number; `None` for `void` and for lies.
+    /// The type with this number; `None` for `void` and for wrong numbers.
     fn get(&self, id: u32) -> Option<Type<'_>> {
         if id < self.first {
             return self.base.as_ref()?.get(id);
@@ -190,7 +188,7 @@ impl Btf {
         })
     }
 
-    /// The string at `offset`; empty where there is none.
+    /// The string at `offset`; empty if there is none.
     fn string(&self, offset: u32) -> &str {
         let Some(own) = offset.checked_sub(self.first_string) else {
             return self.base.as_ref().map_or("", |base| base.string(offset));
@@ -203,7 +201,7 @@ impl Btf {
             .unwrap_or_default()
     }
 
-    /// The numbers of what has this name: a module's own before its base's.
+    /// The numbers of the types with this name: a module's own, then those of its base.
     fn named(&self, name: &str) -> Vec<u32> {
         let name_of = |id: u32| self.get(id).map_or("", |found| found.name());
         let from = self.by_name.partition_point(|id| name_of(*id) < name);
@@ -220,7 +218,7 @@ impl Btf {
         found
     }
 
-    /// What is left of a type without typedefs and qualifiers.
+    /// The type without typedefs and qualifiers.
     fn bare(&self, id: u32) -> Option<(u32, Type<'_>)> {
         let mut id = id;
         for _ in 0..MAX_HOPS {
@@ -266,7 +264,7 @@ impl<'b> Type<'b> {
         self.of.string(self.name)
     }
 
-    /// Whether it only adds to the type it refers to.
+    /// Whether it only modifies the type that it refers to.
     const fn is_qualifier(&self) -> bool {
         matches!(
             self.kind,
@@ -323,7 +321,7 @@ impl<'b> Type<'b> {
     }
 }
 
-/// How many bytes the type at `at` takes.
+/// The number of bytes that the type at `at` occupies.
 fn record_len(types: &[u8], at: usize) -> Option<usize> {
     let info = u32_at(types, at.checked_add(4)?)?;
     let count = (info & 0xffff) as usize;

@@ -1,8 +1,8 @@
-//! From a vmlinuz to a file that can be opened as an image, done once.
+//! Turns a vmlinuz into a file that can be opened as an image, and caches it.
 //!
 //! In the cache folder, `<build-id>/vmlinux` is the kernel with its symbols, and
-//! `files/<hash>` tells which one a vmlinuz with that content became. Both are
-//! put in place whole, so that anybody may look while another writes.
+//! `files/<hash>` names the one that was made from a vmlinuz with that content. Both are
+//! written atomically, so that others can read meanwhile.
 
 use super::{KernelFileError, symbols, unpack, with_symbols};
 use crate::elf::map;
@@ -13,26 +13,25 @@ use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-/// What is being done, for whoever waits.
+/// The current step, for a progress display.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Stage {
     /// The kernel is being unpacked.
     Unpacking,
-    /// Its symbols are being looked for.
+    /// Its symbols are being searched for.
     FindingSymbols,
     /// The result is being written.
     Writing,
 }
 
-/// Raised when the files in the cache would be made in another way.
+/// Incremented when the format of the files in the cache changes.
 const VERSION: u32 = 2;
 
-/// The file to open for the kernel in `vmlinuz`: made and put into the folder
-/// `cache`, or found there from an earlier time. A vmlinux with symbols is
-/// itself that file.
+/// The file to open for the kernel in `vmlinuz`. It is created in the folder `cache` unless
+/// it is there already. A vmlinux with symbols is used as it is.
 ///
 /// # Errors
-/// When the file is no kernel, has no symbols, or the cache cannot be written.
+/// If the file is not a kernel or has no symbols, or if the cache cannot be written.
 pub fn prepare(
     vmlinuz: &Path,
     cache: &Path,
@@ -84,12 +83,12 @@ fn has_symbols(bytes: &[u8]) -> bool {
 fn build_id(elf: &[u8]) -> Option<String> {
     let file = object::File::parse(elf).ok()?;
     let id = file.build_id().ok().flatten()?;
-    // Anything longer is no hash, and would be no name of a folder either.
+    // Anything longer is not a hash, and not usable as a folder name.
     (!id.is_empty() && id.len() <= 64)
         .then(|| id.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
-/// The file that the note tells of, if it is there and whole.
+/// The file that the note names, if it exists and is complete.
 fn look_up(note: &Path, cache: &Path) -> Option<PathBuf> {
     let text = fs::read_to_string(note).ok()?;
     let mut words = text.split_whitespace();
@@ -105,7 +104,7 @@ fn look_up(note: &Path, cache: &Path) -> Option<PathBuf> {
     (there.is_file() && there.len() == len).then_some(found)
 }
 
-/// Writes a file under another name, and renames it when it is complete.
+/// Writes a file under a temporary name, and renames it when it is complete.
 fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), KernelFileError> {
     let folder = path.parent().unwrap_or(Path::new("."));
     let write = || {

@@ -1,8 +1,9 @@
-//! Symbols put where tools look for them.
+//! Adds a symbol table to a kernel.
 //!
-//! The kernel in a vmlinuz has sections but no symbol table. This adds one, made
-//! of what kallsyms tells: addresses, kinds and names. It does not tell sizes; a
-//! symbol is taken to go on until the next.
+//! The kernel in a vmlinuz has sections but no symbol table. This one is made from kallsyms,
+//! which has addresses, kinds and names. It has no sizes, so a symbol is assumed to extend to
+//! the next. The tables are appended to the file and its bytes stay where they are: writing
+//! it anew with `object` would mean to copy all headers one by one.
 
 use super::{KernelFileError, KernelSymbol};
 use crate::layout::is_code;
@@ -17,7 +18,7 @@ const SYMBOL: usize = 24;
 /// already is returned as it is.
 ///
 /// # Errors
-/// When the file's headers do not hold together.
+/// If the file's headers are inconsistent.
 pub fn with_symbols(elf: &[u8], symbols: &[KernelSymbol]) -> Result<Vec<u8>, KernelFileError> {
     let wrong = |why: object::Error| KernelFileError::malformed("ELF image", why);
     let file = ElfFile64::<Endianness>::parse(elf).map_err(wrong)?;
@@ -33,7 +34,7 @@ pub fn with_symbols(elf: &[u8], symbols: &[KernelSymbol]) -> Result<Vec<u8>, Ker
         _ => return Err(KernelFileError::malformed("ELF image", "too many sections")),
     };
     if headers.is_empty() {
-        // Number 0 is nobody's; the names of sections are number 1.
+        // Number 0 is reserved; the section names are number 1.
         headers.resize(2, [0; SECTION_HEADER]);
     }
 
@@ -47,7 +48,7 @@ pub fn with_symbols(elf: &[u8], symbols: &[KernelSymbol]) -> Result<Vec<u8>, Ker
     let (table_name, strings_name, names_name) =
         (name(".symtab"), name(".strtab"), name(".shstrtab"));
 
-    let (table, strings, locals) = tables(symbols, &old.places);
+    let (table, strings, locals) = tables(symbols, &old.loaded);
     let strings_index = u64::from(count) - 1;
     headers.push(header(
         table_name,
@@ -71,19 +72,19 @@ pub fn with_symbols(elf: &[u8], symbols: &[KernelSymbol]) -> Result<Vec<u8>, Ker
     Ok(out)
 }
 
-/// What there is already.
+/// The sections that the file has already.
 struct Sections<'d> {
     headers: Vec<[u8; SECTION_HEADER]>,
-    /// Where each loaded one is in memory.
-    places: Vec<Place>,
+    /// Those that are in memory, by address.
+    loaded: Vec<LoadedSection>,
     names: &'d [u8],
     names_index: u16,
-    /// Where the last byte is that a header tells of. What follows (the kernel
-    /// is followed by a list of its relocations) is no part of the file.
+    /// The end of the last byte that a header refers to. What follows is not part of the
+    /// ELF file: a kernel is followed by its relocations.
     end: usize,
 }
 
-struct Place {
+struct LoadedSection {
     number: u16,
     range: Range<u64>,
     code: bool,
@@ -102,7 +103,7 @@ impl<'d> Sections<'d> {
             end = end.max(start.saturating_add(size));
         }
         let table = file.elf_section_table();
-        let (mut headers, mut places) = (Vec::new(), Vec::new());
+        let (mut headers, mut loaded) = (Vec::new(), Vec::new());
         for (number, section) in table.iter().enumerate() {
             headers.push(
                 <[u8; SECTION_HEADER]>::try_from(object::pod::bytes_of(section))
@@ -116,14 +117,14 @@ impl<'d> Sections<'d> {
                 && let Ok(number) = u16::try_from(number)
             {
                 let start = section.sh_addr(endian);
-                places.push(Place {
+                loaded.push(LoadedSection {
                     number,
                     range: start..start.saturating_add(section.sh_size(endian)),
                     code: is_code(flags),
                 });
             }
         }
-        places.sort_by_key(|place| place.range.start);
+        loaded.sort_by_key(|section| section.range.start);
         let index = header.shstrndx(endian, data)?;
         let names = match table.section(object::SectionIndex(usize::try_from(index).unwrap_or(0))) {
             Ok(section) if index != 0 => section.data(endian, data)?,
@@ -132,7 +133,7 @@ impl<'d> Sections<'d> {
         Ok(Self {
             names_index: u16::try_from(index).unwrap_or(0).max(1),
             headers,
-            places,
+            loaded,
             names,
             end: usize::try_from(end).unwrap_or(usize::MAX).min(data.len()),
         })
@@ -140,13 +141,13 @@ impl<'d> Sections<'d> {
 }
 
 /// The symbol table, its strings, and the number of the first global symbol.
-fn tables(symbols: &[KernelSymbol], places: &[Place]) -> (Vec<u8>, Vec<u8>, u64) {
+fn tables(symbols: &[KernelSymbol], loaded: &[LoadedSection]) -> (Vec<u8>, Vec<u8>, u64) {
     let mut sorted: Vec<&KernelSymbol> = symbols.iter().collect();
     sorted.sort_by_key(|symbol| symbol.address);
     let (mut local, mut global) = (vec![0; SYMBOL], Vec::new());
     let mut strings = vec![0];
     let mut next = None;
-    // From the last to the first, so that the next address is known.
+    // Backwards, so that the next address is known.
     for group in sorted.chunk_by(|a, b| a.address == b.address).rev() {
         for symbol in group {
             let Ok(name) = u32::try_from(strings.len()) else {
@@ -155,8 +156,8 @@ fn tables(symbols: &[KernelSymbol], places: &[Place]) -> (Vec<u8>, Vec<u8>, u64)
             strings.extend(symbol.name.bytes().filter(|byte| *byte != 0));
             strings.push(0);
             let is_local = symbol.kind.is_ascii_lowercase();
-            let place = place_at(places, symbol.address);
-            let (kind, size) = describe(symbol, place, group.len() > 1, next);
+            let section = section_at(loaded, symbol.address);
+            let (kind, size) = describe(symbol, section, group.len() > 1, next);
             let bind = match symbol.kind {
                 'W' | 'V' => elf::STB_WEAK,
                 _ if is_local => elf::STB_LOCAL,
@@ -166,8 +167,8 @@ fn tables(symbols: &[KernelSymbol], places: &[Place]) -> (Vec<u8>, Vec<u8>, u64)
             entry.extend(name.to_le_bytes());
             entry.extend([bind << 4 | kind, 0]);
             entry.extend(
-                place
-                    .map_or(elf::SHN_ABS, |place| place.number)
+                section
+                    .map_or(elf::SHN_ABS, |section| section.number)
                     .to_le_bytes(),
             );
             entry.extend(symbol.address.to_le_bytes());
@@ -183,28 +184,27 @@ fn tables(symbols: &[KernelSymbol], places: &[Place]) -> (Vec<u8>, Vec<u8>, u64)
 /// The type and size of a symbol.
 fn describe(
     symbol: &KernelSymbol,
-    place: Option<&Place>,
+    section: Option<&LoadedSection>,
     shared: bool,
     next: Option<u64>,
 ) -> (u8, u64) {
-    let Some(place) = place else {
+    let Some(section) = section else {
         return (elf::STT_NOTYPE, 0);
     };
     if is_boundary(&symbol.name, shared) {
         return (elf::STT_NOTYPE, 0);
     }
-    let end = next.unwrap_or(u64::MAX).min(place.range.end);
+    let end = next.unwrap_or(u64::MAX).min(section.range.end);
     let size = end.saturating_sub(symbol.address);
-    if place.code {
+    if section.code {
         (elf::STT_FUNC, size)
     } else {
         (elf::STT_OBJECT, size)
     }
 }
 
-/// Whether a name is that of the start or end of a range and of nothing in it.
-/// Functions may be called so, too: where nothing else is at the address, only
-/// the linker's own names are taken for such.
+/// Whether a symbol marks the start or end of a range. Functions may have such names, too:
+/// if no other symbol is at the address, only names from the linker script count.
 fn is_boundary(name: &str, shared: bool) -> bool {
     let edge = |name: &str| {
         ["_start", "_end", "_begin"]
@@ -220,18 +220,18 @@ fn is_boundary(name: &str, shared: bool) -> bool {
     }
 }
 
-/// The section that `address` lies in, or ends.
-fn place_at(places: &[Place], address: u64) -> Option<&Place> {
-    let after = places.partition_point(|place| place.range.start <= address);
-    places
+/// The section that contains `address`.
+fn section_at(loaded: &[LoadedSection], address: u64) -> Option<&LoadedSection> {
+    let after = loaded.partition_point(|section| section.range.start <= address);
+    loaded
         .get(..after)?
         .iter()
         .rev()
         .take(3)
-        .find(|place| address < place.range.end)
+        .find(|section| address < section.range.end)
 }
 
-/// Appends a table, aligned; where it is.
+/// Appends an aligned table, and returns its range.
 fn append(out: &mut Vec<u8>, table: &[u8]) -> Range<usize> {
     out.resize(out.len().next_multiple_of(8), 0);
     let start = out.len();
@@ -239,7 +239,7 @@ fn append(out: &mut Vec<u8>, table: &[u8]) -> Range<usize> {
     start..out.len()
 }
 
-/// The header of a section that is not loaded; `link` is its two references.
+/// The header of a section that is not loaded; `link` is its `sh_link` and `sh_info`.
 fn header(
     name: u64,
     kind: u32,
