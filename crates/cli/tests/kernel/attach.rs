@@ -46,6 +46,14 @@ fn a_machine_runs_on_after_it_was_looked_at_and_can_be_again() {
     let again = place.run(["report", "--json", "-", "seen.log"]);
     let again: serde_json::Value = serde_json::from_slice(&again.stdout).unwrap();
     assert_eq!(again, report, "the log gives the same report");
+    // A kernel patches itself, and is judged as it ran.
+    let log = std::fs::read_to_string(place.path("seen.log")).unwrap();
+    let modules = log.lines().filter(|line| line.starts_with("{\"module\""));
+    let modules = modules.map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+    let kernel = modules.map(|record| record["module"].clone());
+    let mut kernel = kernel.filter(|record| record["module"]["name"] == "vmlinux");
+    let live = &kernel.next().unwrap()["file"]["live"];
+    assert!(live.as_array().unwrap().len() > 100, "{live}");
     let statistics = race_on(&report, "statistics", ["count_received", "count_sent"]);
     assert!(
         statistics.is_some(),
