@@ -5,6 +5,7 @@ use proptest::prelude::*;
 use redhanded_detect::{
     Budget, CREDIT, Collision, Finding, Folder, Options, Outcome, Random, Sink, Start, watch,
 };
+use redhanded_image::Selected;
 use redhanded_model::{
     AccessKind, Counts, Crash, CrashWindow, Delays, Frame, Report, Run, SiteCounts, Standstill,
     Strategy, ThreadName, Unseen,
@@ -12,7 +13,6 @@ use redhanded_model::{
 use redhanded_session::{Finished, Header, ImageFile, LogError, LogFile, Record, read};
 use redhanded_target::driver::Driver;
 use redhanded_target::fake::{Fake, Step};
-use redhanded_target::images::{Selected, Weighted};
 use redhanded_target::{Ending, Module};
 use std::ffi::OsString;
 use std::fs;
@@ -63,10 +63,9 @@ fn session(seed: u64) -> (Kept, Counts) {
         .collect();
     fake.task(steps.clone(), u64::MAX);
     fake.task(steps, u64::MAX);
-    let sites = fake.sampling_set().into_iter();
     let selected = Arc::new(Selected {
-        sites: sites.map(|site| Weighted { site, weight: 1.0 }).collect(),
-        why_none: None,
+        sites: Arc::new(fake.sampling_set()),
+        ..Selected::default()
     });
     let options = Options {
         rate: 1000.0,
