@@ -276,7 +276,7 @@ impl Watching<'_> {
                 Outcome::Enough if cut_short => self.front.wait_for(pid, Duration::MAX),
                 Outcome::Enough => self.front.wait_for(pid, GRACE),
                 Outcome::Frozen => {
-                    say_frozen(pid);
+                    say_frozen(pid, true);
                     self.front.wait_for(pid, Duration::MAX)
                 }
                 Outcome::Interrupted { signal, by_process } => {
@@ -296,7 +296,7 @@ impl Watching<'_> {
             ending = kernel::machine::end(machine, over, &mut report);
         }
         if let (false, Outcome::Frozen, Some(pid)) = (is_ours, outcome, self.pid) {
-            say_frozen(pid);
+            say_frozen(pid, false);
         }
         if let Some(crash) = self.crash.take()
             && matches!(ending, Ending::Killed { signal, .. } if signal == crash.signal)
@@ -304,7 +304,12 @@ impl Watching<'_> {
             report.crash = Some(crash);
         }
         report.program = name(&observation.subject);
-        report.ending = Some(describe(ending));
+        report.ending = Some(match outcome {
+            Outcome::Frozen if ending == Ending::LeftRunning => {
+                "left stopped at the race".to_owned()
+            }
+            _ => describe(ending),
+        });
         report.races = self.folder.into_races();
         Ok((report, ending))
     }
@@ -341,10 +346,19 @@ impl Watching<'_> {
     }
 }
 
-fn say_frozen(pid: u32) {
+/// Says how to go on with a process that was left stopped; `waits` if we wait for it.
+fn say_frozen(pid: u32, waits: bool) {
+    let (here, end) = if waits {
+        (
+            "  (in another terminal, or here after Ctrl-Z)",
+            "\n  end it          Ctrl-C",
+        )
+    } else {
+        ("", "")
+    };
     crate::screen::say(&format!(
-        "redhanded: process {pid} is stopped at the collision, both threads at their accesses\n  \
-         look at it      gdb -p {pid}\n  let it go on    kill -CONT {pid}"
+        "redhanded: process {pid} is stopped at the race, both threads at their accesses\n  \
+         look at it      gdb -p {pid}{here}\n  let it go on    kill -CONT {pid}{end}"
     ));
 }
 

@@ -134,13 +134,13 @@ impl Tracing<'_> {
         random: Random,
     ) -> Result<(Outcome, Ending), Failure> {
         let observation = self.observation;
-        let process = match &observation.subject {
+        let mut process = match &observation.subject {
             Subject::Kernel(kernel) => return self.machine(kernel, until, random),
             Subject::Program(program) => self.launch(program)?,
             Subject::Process(pid) => self.attach(*pid)?,
         };
         self.teller.started(process.pid());
-        if let Some(refused) = process.watch_refused()
+        if let Some(refused) = process.watch_refused().map(str::to_owned)
             && (observation.settings.safe || !observation.options.strategy.rereads())
         {
             if matches!(observation.subject, Subject::Program(_)) {
@@ -160,6 +160,9 @@ impl Tracing<'_> {
             )));
         }
         let (mut process, result) = self.sample(process, until, random);
+        if observation.kill && matches!(result, Ok((Outcome::Enough, _))) {
+            process.kill();
+        }
         process.detach();
         self.sampled(result)
     }

@@ -39,7 +39,9 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
+use tracer::FROZEN;
 use watches::{FOR_SITES, Table, Watches};
 
 /// How long a breakpoint in a debug register stands at most before another one has
@@ -50,6 +52,9 @@ const A_TURN: Duration = Duration::from_millis(10);
 const MOST_STALL_CHECKS: usize = 64;
 /// How often maps are looked at where the dynamic linker cannot tell of changes.
 const RESCAN_EVERY: Duration = Duration::from_millis(100);
+
+/// How long killed processes may take to disappear.
+const DIE_WITHIN: Duration = Duration::from_secs(2);
 
 /// Which processes that the target starts are observed too.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -357,9 +362,24 @@ impl Process {
         }
     }
 
-    /// Ends the program.
-    pub fn kill(&self) {
-        let _ = sys::kill(self.pid, libc::SIGKILL);
+    /// Kills the program and every process that is followed, and waits until they are
+    /// gone: a child that was being forked meanwhile is heard of only then.
+    pub fn kill(&mut self) {
+        let mut killed = BTreeSet::new();
+        let began = Instant::now();
+        while began.elapsed() < DIE_WITHIN && !(self.tasks.is_empty() && self.newborn.is_empty()) {
+            let tasks = self.tasks.values().map(|task| task.pid);
+            for pid in tasks.chain(self.newborn.keys().copied()) {
+                if killed.insert(pid) {
+                    let _ = sys::kill(pid, libc::SIGKILL);
+                }
+            }
+            match self.next_change() {
+                Ok(Some((tid, change))) => drop(self.changed(tid, change)),
+                Ok(None) => events::pause(began),
+                Err(_) => break,
+            }
+        }
     }
 
     /// Sends the program a signal.
@@ -625,6 +645,10 @@ impl Machine for Process {
     }
 
     fn freeze(&mut self, tasks: &[TaskId]) {
+        // First of all, because the front hears of the stop as soon as it happens.
+        if let Some(ledger) = self.ledger {
+            ledger.flags().fetch_or(FROZEN, Ordering::Release);
+        }
         for task in tasks {
             self.go_on(task.0.cast_signed(), libc::SIGSTOP);
         }

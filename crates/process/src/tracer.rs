@@ -23,6 +23,11 @@ use std::time::Duration;
 /// Before everything that is not a matter of life and death.
 pub(super) const RUN_FIRST: i32 = -15;
 
+/// Flag of the ledger: the front has seen enough.
+const ENOUGH: u64 = 1;
+/// Flag of the ledger: the program is being left stopped at a race.
+pub(super) const FROZEN: u64 = 2;
+
 /// Which of the two processes this one is now.
 pub enum Side {
     /// The one that the user started and sees.
@@ -163,7 +168,7 @@ impl Tracer {
     /// Whether the one in front has seen enough.
     #[must_use]
     pub fn is_enough(&self) -> bool {
-        self.ledger.number().load(Ordering::Relaxed) != 0
+        self.ledger.flags().load(Ordering::Relaxed) & ENOUGH != 0
     }
 }
 
@@ -218,7 +223,7 @@ impl Front {
 
     /// Tells the tracer that enough was seen.
     pub fn enough(&self) {
-        self.ledger.number().store(1, Ordering::Relaxed);
+        self.ledger.flags().fetch_or(ENOUGH, Ordering::Relaxed);
     }
 
     /// In how many processes breakpoints had to be put back, because the tracer
@@ -242,15 +247,21 @@ impl Front {
 
     fn reap(&mut self) {
         while let Ok(Some((pid, change))) = sys::poll_child() {
-            // Since it stopped, somebody may have continued it.
+            // Since it stopped, somebody may have continued it. A program that is left
+            // stopped at a race is not to stop us: there is something to say about it.
             if let Change::Stopped(signal, _) = change
                 && self.mirrors == Some(pid)
+                && !self.is_frozen()
                 && tasks::is_stopped(pid)
             {
                 sys::stop_self(signal);
             }
             self.endings.extend(ending(change).map(|e| (pid, e)));
         }
+    }
+
+    fn is_frozen(&self) -> bool {
+        self.ledger.flags().load(Ordering::Acquire) & FROZEN != 0
     }
 
     /// Waits for the tracer to end, which it does when it has said its last word.
@@ -268,7 +279,8 @@ impl Front {
     }
 
     /// Waits for program `pid`, which nobody traces any more, until `limit`.
-    /// Signals that a process sends us meanwhile are passed on to it.
+    /// Signals that a process sends us meanwhile are passed on to it. A program that
+    /// was left stopped at a race is continued to receive them, as shells do with jobs.
     pub fn wait_for(&mut self, pid: u32, limit: Duration) -> Ending {
         let pid = pid.cast_signed();
         let until = std::time::Instant::now().checked_add(limit);
@@ -285,9 +297,13 @@ impl Front {
             }
             if let Some(taken) = self.signals.wait(left.min(Duration::from_secs(1)))
                 && taken.signal != libc::SIGCHLD
-                && taken.by_process
             {
-                let _ = sys::kill(pid, taken.signal);
+                if taken.by_process {
+                    let _ = sys::kill(pid, taken.signal);
+                }
+                if self.is_frozen() {
+                    let _ = sys::kill(pid, libc::SIGCONT);
+                }
             }
         }
     }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Address space that is reserved, not memory that is used: room for four million
 /// entries. Not more, because limits on address space count it all the same.
 const SIZE: usize = 64 << 20;
-/// Words before the first entry: the length, and a number for the processes' use.
+/// Words before the first entry: the length, and the flags.
 const HEAD: usize = 2;
 
 /// A list that only grows, made before the process splits. What one side has
@@ -61,8 +61,8 @@ impl Ledger {
         })
     }
 
-    /// A number that both sides may read and write.
-    pub fn number(self) -> &'static AtomicU64 {
+    /// Flags that both sides may read and set.
+    pub fn flags(self) -> &'static AtomicU64 {
         &self.0[1]
     }
 }

@@ -214,9 +214,10 @@ fn it_outlives_the_tracer() {
 #[test]
 fn it_is_left_stopped_at_a_race() {
     let server = Server::start();
-    let (status, told) = server.attach("--stop-on-race --quiet");
+    let (status, told) = server.attach("--stop-on-race");
     assert_eq!(status, 66, "{told}");
     assert!(told.contains(&format!("gdb -p {}", server.pid())), "{told}");
+    assert!(told.contains("left stopped at the race"), "{told}");
     assert_eq!(server.tracer(), 0);
     let state = fs::read_to_string(format!("/proc/{}/status", server.pid())).unwrap();
     assert!(state.contains("State:\tT"), "{state}");
