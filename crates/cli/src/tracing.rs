@@ -153,7 +153,7 @@ impl Tracing<'_> {
                  watched by perf any more"
             } else {
                 "--detect watch is impossible with --watch perf; run as root, set \
-                 kernel.perf_event_paranoid to 2, or leave --watch away"
+                 kernel.perf_event_paranoid to 2, or drop --watch"
             };
             return Err(Failure::Usage(format!(
                 "perf events were refused ({refused}), so {what}"

@@ -11,9 +11,11 @@ use redhanded_target::images::Images;
 use redhanded_target::{Ending, Module};
 use serde::{Deserialize, Serialize};
 use std::collections::{HashMap, HashSet};
+use std::ffi::OsString;
 use std::io::{BufRead, BufReader, BufWriter, Write};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread::JoinHandle;
@@ -70,7 +72,8 @@ pub struct MappedFile {
     name: String,
     bias: u64,
     range: std::ops::Range<u64>,
-    path: Option<PathBuf>,
+    /// In bytes: not every name is text.
+    path: Option<Vec<u8>>,
 }
 
 /// A collision, with numbers for its modules.
@@ -140,7 +143,7 @@ impl Teller {
                     name: module.name.clone(),
                     bias: module.bias,
                     range: module.range.clone(),
-                    path: image.map(|image| image.path().to_owned()),
+                    path: image.map(|image| image.path().as_os_str().as_bytes().to_owned()),
                 }));
             }
         }
@@ -242,7 +245,8 @@ pub struct Mapped(HashMap<ModuleId, Arc<Module>>);
 impl Mapped {
     /// Takes note of a module, whose file is opened here.
     pub fn add(&mut self, file: MappedFile, images: &Images) {
-        let image = file.path.and_then(|path| images.open(&path).ok());
+        let path = file.path.map(OsString::from_vec);
+        let image = path.and_then(|path| images.open(Path::new(&path)).ok());
         let kernel = self.0.values().find(|known| known.name == VMLINUX);
         if let (Some(image), Some(kernel)) = (&image, kernel.and_then(|known| known.image.as_ref()))
         {

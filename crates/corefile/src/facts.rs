@@ -1,6 +1,7 @@
 //! What `/proc` tells about the process and its threads beyond their memory.
 
 use super::CoreThread;
+use redhanded_sys::status_field;
 use std::fs;
 use std::io;
 
@@ -46,12 +47,10 @@ impl Facts {
             || of_process.clone(),
             |thread| format!("/proc/{}", thread.tid),
         );
-        let status = fs::read_to_string(format!("{of_process}/status")).unwrap_or_default();
         let number = |key| {
-            status_field(&status, key)
-                .and_then(|value| value.split_ascii_whitespace().next())
-                .and_then(|value| value.parse().ok())
-                .unwrap_or(0)
+            let value = status_field(pid, key).unwrap_or_default();
+            let first = value.split_ascii_whitespace().next();
+            first.and_then(|value| value.parse().ok()).unwrap_or(0)
         };
         let mut arguments = fs::read(format!("{of_thread}/cmdline")).unwrap_or_default();
         if arguments.last() == Some(&0) {
@@ -65,10 +64,10 @@ impl Facts {
         let auxv = format!("{of_thread}/auxv");
         Ok(Self {
             pid,
-            process: Stat::read(&of_process),
+            process: Stat::read(&of_process, pid),
             threads: threads
                 .iter()
-                .map(|thread| Stat::read(&format!("{of_process}/task/{}", thread.tid)))
+                .map(|thread| Stat::read(&format!("{of_process}/task/{}", thread.tid), thread.tid))
                 .collect(),
             uid: number("Uid:"),
             gid: number("Gid:"),
@@ -81,24 +80,16 @@ impl Facts {
     }
 }
 
-fn status_field<'a>(status: &'a str, key: &str) -> Option<&'a str> {
-    status
-        .lines()
-        .find_map(|line| line.strip_prefix(key))
-        .map(str::trim)
-}
-
 impl Stat {
-    fn read(folder: &str) -> Self {
+    /// Of a thread, in the folder of its process or of its own.
+    fn read(folder: &str, tid: i32) -> Self {
         let mut stat = fs::read(format!("{folder}/stat"))
             .ok()
             .and_then(|line| Self::parse(&line))
             .unwrap_or_default();
-        let status = fs::read_to_string(format!("{folder}/status")).unwrap_or_default();
         let set = |key| {
-            status_field(&status, key)
-                .and_then(|value| u64::from_str_radix(value, 16).ok())
-                .unwrap_or(0)
+            let value = status_field(tid, key).unwrap_or_default();
+            u64::from_str_radix(&value, 16).unwrap_or(0)
         };
         stat.pending = set("SigPnd:");
         stat.blocked = set("SigBlk:");

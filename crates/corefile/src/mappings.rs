@@ -4,23 +4,16 @@
 //! a file was ever written to, and the flags a program set by `madvise`.
 
 use super::layout::{Load, PAGE};
+use redhanded_sys as sys;
 use std::collections::HashSet;
 use std::fs;
 use std::io;
+use std::ops::Deref;
 
-/// One mapping.
+/// One mapping, with what decides how much of it is stored.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Mapping {
-    pub start: u64,
-    pub end: u64,
-    readable: bool,
-    writable: bool,
-    executable: bool,
-    shared: bool,
-    /// Where in its file it begins.
-    pub offset: u64,
-    /// As the kernel prints it: a path, a name in brackets, or nothing.
-    pub name: Vec<u8>,
+    line: sys::Mapping,
     /// Pages were made the process's own by writing to them.
     written: bool,
     /// `MADV_DONTDUMP`.
@@ -45,12 +38,15 @@ mod kind {
     pub const DEFAULT: u32 = ANONYMOUS_PRIVATE | ANONYMOUS_SHARED | ELF_HEADER | HUGE_PRIVATE;
 }
 
-impl Mapping {
-    /// Whether a file is behind it.
-    pub fn has_file(&self) -> bool {
-        self.name.starts_with(b"/")
-    }
+impl Deref for Mapping {
+    type Target = sys::Mapping;
 
+    fn deref(&self) -> &sys::Mapping {
+        &self.line
+    }
+}
+
+impl Mapping {
     /// Whether a page that the process never touched holds zeros for sure. Such
     /// pages are not read: reading would bring them into being.
     ///
@@ -63,7 +59,7 @@ impl Mapping {
     }
 
     /// The addresses whose bytes are stored.
-    pub const fn stored(&self) -> std::ops::Range<u64> {
+    pub fn stored(&self) -> std::ops::Range<u64> {
         self.start..self.start + self.stored
     }
 
@@ -140,8 +136,13 @@ pub fn read(tid: i32) -> io::Result<Vec<Mapping>> {
 fn parse(text: &[u8], filter: u32) -> Vec<Mapping> {
     let mut mappings: Vec<Mapping> = Vec::new();
     for line in text.split(|byte| *byte == b'\n') {
-        if let Some(mapping) = parse_head(line) {
-            mappings.push(mapping);
+        if let Some(line) = sys::Mapping::parse(line) {
+            mappings.push(Mapping {
+                line,
+                // Without details everything private may have been written to.
+                written: true,
+                ..Mapping::default()
+            });
         } else if let Some(mapping) = mappings.last_mut() {
             parse_detail(line, mapping);
         }
@@ -155,53 +156,6 @@ fn parse(text: &[u8], filter: u32) -> Vec<Mapping> {
         mapping.stored = mapping.wanted(filter, &images);
     }
     mappings
-}
-
-/// `start-end perms offset dev inode          name`, the name with any bytes but
-/// a line's end, which is written as `\012`.
-fn parse_head(line: &[u8]) -> Option<Mapping> {
-    let mut rest = line;
-    let mut field = || {
-        let trimmed = rest.trim_ascii_start();
-        let end = trimmed.iter().position(|byte| *byte == b' ');
-        let (field, after) = trimmed.split_at(end.unwrap_or(trimmed.len()));
-        rest = after;
-        str::from_utf8(field).ok()
-    };
-    let (start, end) = field()?.split_once('-')?;
-    let permissions = field()?;
-    let offset = field()?;
-    let (_device, _inode) = (field()?, field()?);
-    let start = u64::from_str_radix(start, 16).ok()?;
-    Some(Mapping {
-        start,
-        end: u64::from_str_radix(end, 16)
-            .ok()
-            .filter(|end| *end > start)?,
-        readable: permissions.contains('r'),
-        writable: permissions.contains('w'),
-        executable: permissions.contains('x'),
-        shared: permissions.contains('s'),
-        offset: u64::from_str_radix(offset, 16).ok()?,
-        name: unescape(rest.trim_ascii_start()),
-        // Without details everything private may have been written to.
-        written: true,
-        ..Mapping::default()
-    })
-}
-
-fn unescape(mut name: &[u8]) -> Vec<u8> {
-    let mut plain = Vec::with_capacity(name.len());
-    while let Some(&byte) = name.first() {
-        if let Some(after) = name.strip_prefix(b"\\012") {
-            plain.push(b'\n');
-            name = after;
-        } else {
-            plain.push(byte);
-            name = &name[1..];
-        }
-    }
-    plain
 }
 
 fn parse_detail(line: &[u8], mapping: &mut Mapping) {
@@ -318,17 +272,8 @@ mod tests {
             ("1000-2000 rw-p 0 fe:00 9 /data", false),
         ];
         for (line, expected) in rows {
-            let mapping = parse_head(line.as_bytes()).unwrap();
-            assert_eq!(mapping.untouched_is_zero(), expected, "{line}");
+            let mappings = parse(line.as_bytes(), kind::DEFAULT);
+            assert_eq!(mappings[0].untouched_is_zero(), expected, "{line}");
         }
-    }
-
-    #[test]
-    fn names_keep_their_bytes() {
-        let text = b"1000-2000 r--p 00003000 fe:00 9       /a b\\012c\xff (deleted)\n";
-        let mappings = parse(text, kind::DEFAULT);
-        assert_eq!(mappings[0].name, b"/a b\nc\xff (deleted)");
-        assert_eq!(mappings[0].offset, 0x3000);
-        assert!(parse(b"nonsense\n2000-1000 r--p 0 0 0\n\n", 0).is_empty());
     }
 }

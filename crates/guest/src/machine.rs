@@ -4,11 +4,11 @@ use super::gdb::{Answer, Point, PointKind, Request, VcpuRegisters};
 use super::{SPACE, Set, TURNS, USER_END, Vm, WATCHES, root};
 use redhanded_image::{After, Instruction};
 use redhanded_model::{
-    Avma, Bytes, Context, Losses, Region, Registers, SpaceId, Standstill, TaskId, ThreadName,
+    Avma, Bytes, Context, Loss, Losses, Region, Registers, SpaceId, Standstill, TaskId, ThreadName,
     Unseen,
 };
 use redhanded_target::Company;
-use redhanded_target::{Machine, Module, Stop, TargetError, Turns, Watch, WatchFor};
+use redhanded_target::{Armed, Machine, Module, Stop, TargetError, Turns, Watch, WatchFor};
 use std::collections::BTreeSet;
 use std::io;
 use std::ops::Range;
@@ -98,7 +98,7 @@ impl Machine for Vm {
         Some(TURNS)
     }
 
-    fn set_breakpoints(&mut self, _space: SpaceId, sites: &[(Avma, u8)]) -> Vec<bool> {
+    fn set_breakpoints(&mut self, _space: SpaceId, sites: &[(Avma, u8)]) -> Vec<Armed> {
         let mut done = Vec::with_capacity(sites.len());
         for (address, expected) in sites {
             // The text of an image is what was read from the machine.
@@ -106,7 +106,11 @@ impl Machine for Vm {
             if same {
                 self.breakpoints.insert(address.0);
             }
-            done.push(same);
+            done.push(if same {
+                Armed::Yes
+            } else {
+                Armed::Refused(Loss::TextChanged)
+            });
         }
         // While nobody could be held at one they can wait for the next stop.
         if self.has_room() && self.standing != self.breakpoints {

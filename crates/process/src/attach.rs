@@ -81,7 +81,7 @@ impl Process {
     }
 }
 
-/// Says no before anything is touched, where that is clear.
+/// Refuses what cannot work before anything is touched.
 fn check(pid: Tid) -> Result<(), TargetError> {
     let Some(leader) = tasks::process_of(pid) else {
         return Err(no_such_process(pid.cast_unsigned()));
@@ -98,7 +98,12 @@ fn check(pid: Tid) -> Result<(), TargetError> {
     if let Some(tracer) = tasks::tracer_of(pid).filter(|tracer| *tracer != 0) {
         let name = tasks::name(tracer, tracer);
         return no(format!(
-            "process {pid} is traced by {name} (process {tracer}) already; end that first"
+            "process {pid} is already traced by {name} (process {tracer}); end that first"
+        ));
+    }
+    if tasks::has_ended(pid) {
+        return no(format!(
+            "process {pid} has ended; only its exit status is left, for its parent (a zombie)"
         ));
     }
     if fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| line.is_empty())
@@ -106,7 +111,7 @@ fn check(pid: Tid) -> Result<(), TargetError> {
             .is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
     {
         return no(format!(
-            "{pid} is a thread of the kernel or has ended; `redhanded kernel` will be for that"
+            "{pid} is a thread of the kernel; `redhanded kernel` observes kernels in virtual machines"
         ));
     }
     Ok(())
@@ -128,18 +133,17 @@ fn refused(pid: Tid, error: &io::Error) -> TargetError {
         (Ok(owner), _) if own != 0 && owner != own => {
             format!("it belongs to user {owner}; run redhanded as that user or as root")
         }
-        (_, "3") => "kernel.yama.ptrace_scope is 3, which forbids tracing until the next boot; \
-                     start the program with `redhanded run` elsewhere"
+        (_, "3") => "kernel.yama.ptrace_scope is 3, which forbids all tracing until the next boot"
             .to_owned(),
         (_, "1" | "2") if own != 0 => format!(
             "kernel.yama.ptrace_scope is {}, which lets only root attach; run redhanded as root, \
              or `sysctl kernel.yama.ptrace_scope=0`, or start the program with `redhanded run`",
             scope.trim()
         ),
-        _ if own == 0 => "root may not trace it: in a container, start that with \
-                               --cap-add=SYS_PTRACE; else a security module forbids it"
+        _ if own == 0 => "even root may not trace it: a container needs --cap-add=SYS_PTRACE; \
+                          otherwise a security module forbids it"
             .to_owned(),
-        _ => "it has rights that you have not (it was set-user-ID, or made itself unreadable); \
+        _ => "it has privileges that you do not have (it is setuid, or made itself undumpable); \
               run redhanded as root"
             .to_owned(),
     };

@@ -30,16 +30,41 @@ pub enum Entry {
     Ended,
 }
 
-/// Notes something of process `pid`; whether there was room.
+impl Entry {
+    fn words(self, pid: Tid) -> [u64; 2] {
+        let (kind, byte, address) = match self {
+            Self::Stands { address, original } => (0, original, address),
+            Self::Gone { address } => (1, 0, address),
+            Self::AllGone => (2, 0, 0),
+            Self::Ended => (3, 0, 0),
+        };
+        let head = u64::from(pid.cast_unsigned()) << 32 | kind << 8 | u64::from(byte);
+        [head, address]
+    }
+}
+
+/// Notes something of process `pid`; whether there was room. A full list is rewritten
+/// without what no longer holds, as long as that makes it shorter by enough to be
+/// worth it.
 pub fn note(ledger: Ledger, pid: Tid, entry: Entry) -> bool {
-    let (kind, byte, address) = match entry {
-        Entry::Stands { address, original } => (0, original, address),
-        Entry::Gone { address } => (1, 0, address),
-        Entry::AllGone => (2, 0, 0),
-        Entry::Ended => (3, 0, 0),
-    };
-    let head = u64::from(pid.cast_unsigned()) << 32 | kind << 8 | u64::from(byte);
-    ledger.append([head, address])
+    const WORTH_IT: usize = 1 << 16;
+    if ledger.append(entry.words(pid)) {
+        return true;
+    }
+    let texts = noted(ledger);
+    let lines = texts.values().map(|text| text.len() + 1).sum::<usize>();
+    let written = ledger.entries().count();
+    if lines + WORTH_IT > written {
+        return false;
+    }
+    ledger.replace(texts.iter().flat_map(|(&pid, text)| {
+        let stands = text
+            .iter()
+            .map(|(&address, &original)| Entry::Stands { address, original });
+        let entries = std::iter::once(Entry::AllGone).chain(stands);
+        entries.map(move |entry| entry.words(pid))
+    }));
+    ledger.append(entry.words(pid))
 }
 
 /// The processes that were noted, and the bytes that stand in each.
@@ -103,5 +128,31 @@ mod tests {
         let text = std::hint::black_box(&text);
         assert_eq!((text[1], text[7]), (0x22, 0x90), "only where it stands");
         assert_eq!((text[9], text[11], text[12]), (0x44, 0xcc, 0xcc));
+    }
+
+    #[test]
+    fn a_full_list_is_rewritten_and_a_list_of_what_holds_is_not() {
+        let ledger = Ledger::new().unwrap();
+        let room = ledger.room() as u64;
+        let stands = |address| Entry::Stands {
+            address,
+            original: 0x11,
+        };
+        assert!(note(ledger, 7, stands(1)));
+        for run in 0..3 * room / 1000 {
+            let pid = 1000 + (run % 100) as Tid;
+            for address in 0..998 {
+                assert!(note(ledger, pid, stands(address)), "run {run}");
+            }
+            assert!(note(ledger, pid, Entry::Ended), "run {run}");
+        }
+        let kept: Vec<_> = noted(ledger).into_iter().collect();
+        assert_eq!(kept, [(7, BTreeMap::from([(1, 0x11)]))]);
+        let all = (0..2 * room).take_while(|at| note(ledger, 8, stands(*at)));
+        assert!(all.count() as u64 > room / 2);
+        assert!(
+            !note(ledger, 8, stands(u64::MAX)),
+            "nothing is dropped that holds"
+        );
     }
 }

@@ -193,10 +193,11 @@ mod tests {
 
     #[test]
     fn the_c_library_tells_of_masks_and_actions() {
-        let maps = super::super::maps::read(std::process::id().try_into().unwrap());
+        let own = std::process::id().cast_signed();
+        let maps = redhanded_sys::mappings(own);
         let libc = maps
             .iter()
-            .filter_map(super::super::maps::Mapping::file)
+            .filter_map(|map| map.file(own, Path::new("/")))
             .find(|path| {
                 let name = path.file_name().unwrap_or_default().to_string_lossy();
                 name.starts_with("libc.so")

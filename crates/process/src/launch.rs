@@ -1,6 +1,7 @@
 //! Finding and starting a program so that it is traced from its first
 //! instruction, and is otherwise as if its user had started it.
 
+use super::tasks;
 use redhanded_image::{Image, ImageError};
 use redhanded_sys::{self as sys, Change, Parent, SignalSet, Tid};
 use redhanded_target::TargetError;
@@ -51,7 +52,7 @@ impl Program {
         };
         let data = fs::metadata(&path).map_err(|error| match error.kind() {
             std::io::ErrorKind::PermissionDenied => {
-                not_runnable("its folder may not be searched; check its permissions".to_owned())
+                not_runnable("its folder may not be searched; check the permissions".to_owned())
             }
             std::io::ErrorKind::NotFound => not_found("no such file"),
             _ => not_found(&error.to_string()),
@@ -61,7 +62,7 @@ impl Program {
         }
         if data.permissions().mode() & 0o111 == 0 {
             return Err(not_runnable(
-                "it is not executable; chmod +x it if it is a program".to_owned(),
+                "it is not executable; use chmod +x if it is a program".to_owned(),
             ));
         }
         let mut interpreter = None;
@@ -78,11 +79,18 @@ impl Program {
                 if source.kind() == std::io::ErrorKind::PermissionDenied =>
             {
                 return Err(not_runnable(
-                    "it may not be read, and what cannot be read cannot be sampled".to_owned(),
+                    "it may not be read, and Redhanded can only sample code that it can read"
+                        .to_owned(),
                 ));
             }
             Err(error @ ImageError::NotElf { .. }) => match script_interpreter(&path) {
-                Some(name) => interpreter = Some(name),
+                Some(name) if Path::new(&name).exists() => interpreter = Some(name),
+                Some(name) => {
+                    return Err(not_runnable(format!(
+                        "the interpreter in its first line, {}, does not exist",
+                        name.escape_debug()
+                    )));
+                }
                 None => return Err(not_runnable(error.to_string())),
             },
             Err(error) => return Err(not_runnable(error.to_string())),
@@ -118,7 +126,7 @@ impl Program {
         let c_string = |text: &OsStr| {
             CString::new(text.as_bytes()).map_err(|_| TargetError::NotRunnable {
                 program: self.path.display().to_string(),
-                why: "an argument holds a zero byte".to_owned(),
+                why: "an argument contains a zero byte".to_owned(),
             })
         };
         let arguments: Result<Vec<_>, _> = self.arguments.iter().map(|a| c_string(a)).collect();
@@ -140,12 +148,21 @@ impl Program {
         let launch =
             sys::launch(&program, &arguments, signals, parent).map_err(system("cannot fork"))?;
         if let Err(source) = sys::seize(launch.pid, options) {
+            let tracer = tasks::tracer_of(launch.pid).filter(|tracer| *tracer != 0);
             drop(launch);
-            return Err(TargetError::System {
-                action: "tracing was refused by ptrace; a container may need \
-                         --cap-add=SYS_PTRACE, and seccomp or kernel.yama.ptrace_scope=3 forbid it"
-                    .to_owned(),
-                source,
+            return Err(match tracer {
+                Some(tracer) => TargetError::Unsupported(format!(
+                    "cannot trace the program: {} (process {tracer}) traces it already, because it \
+                     traces redhanded and everything that redhanded starts; run redhanded without it",
+                    tasks::name(tracer, tracer)
+                )),
+                None => TargetError::System {
+                    action: "ptrace refused to trace the program; a container may need \
+                             --cap-add=SYS_PTRACE, and seccomp or kernel.yama.ptrace_scope=3 \
+                             forbid it"
+                        .to_owned(),
+                    source,
+                },
             });
         }
         launch.go().map_err(system("cannot start the program"))?;
@@ -193,6 +210,8 @@ fn script_interpreter(path: &Path) -> Option<String> {
         .strip_prefix(b"#!")?
         .split(|byte| *byte == b'\n')
         .next()?;
-    let line = String::from_utf8_lossy(line);
-    line.split_whitespace().next().map(str::to_owned)
+    // A carriage return is part of the name to the kernel, too.
+    let mut words = line.split(|byte| b" \t".contains(byte));
+    let name = words.find(|word| !word.is_empty())?;
+    Some(String::from_utf8_lossy(name).into_owned())
 }

@@ -28,11 +28,11 @@ pub use launch::Program;
 pub use tracer::{Front, Guarded, Side, Tracer, split};
 pub use watches::WatchBy;
 
-use redhanded_model::{Avma, Bytes, Region, Registers, SpaceId, TaskId, ThreadName, Unseen};
+use redhanded_model::{Avma, Bytes, Loss, Region, Registers, SpaceId, TaskId, ThreadName, Unseen};
 use redhanded_sys::{self as sys, Ledger, Parent, Tid};
 use redhanded_target::Company;
 use redhanded_target::images::Images;
-use redhanded_target::{Ending, Machine, Module, Signals, Stop, TargetError, Turns, Watch};
+use redhanded_target::{Armed, Ending, Machine, Module, Signals, Stop, TargetError, Turns, Watch};
 use space::Space;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::io;
@@ -252,7 +252,7 @@ impl Process {
         if let Watches::Refused(why) = &space.watches {
             let why = format!(
                 "perf events were refused ({why}), so bytes were only re-read; run as root, set \
-                 kernel.perf_event_paranoid to 2, or leave --watch away"
+                 kernel.perf_event_paranoid to 2, or drop --watch"
             );
             self.note("who made a conflicting access", &why);
         }
@@ -445,22 +445,30 @@ impl Machine for Process {
         })
     }
 
-    fn set_breakpoints(&mut self, id: SpaceId, sites: &[(Avma, u8)]) -> Vec<bool> {
+    fn set_breakpoints(&mut self, id: SpaceId, sites: &[(Avma, u8)]) -> Vec<Armed> {
+        let gone = vec![Armed::CodeGone; sites.len()];
         let Some(space) = self.spaces.get_mut(&id) else {
-            return vec![false; sites.len()];
+            return gone;
         };
         if self.settings.safe {
             let mut set = |(address, expected): &(Avma, u8)| {
-                let as_expected = space.byte_at(address.0) == Some(*expected);
-                match space.register_sites(true) {
-                    Some(registers) if as_expected => registers.set_site(*address),
-                    _ => false,
+                let Some(byte) = space.byte_at(address.0) else {
+                    return Armed::CodeGone;
+                };
+                if byte != *expected {
+                    return Armed::Refused(Loss::TextChanged);
+                }
+                let registers = space.register_sites(true);
+                if registers.is_some_and(|registers| registers.set_site(*address)) {
+                    Armed::Yes
+                } else {
+                    Armed::Refused(Loss::NoDebugRegister)
                 }
             };
             return sites.iter().map(&mut set).collect();
         }
         if space.doomed {
-            return vec![false; sites.len()];
+            return gone;
         }
         if !space.armed && !sites.is_empty() {
             space.armed = true;
@@ -468,7 +476,7 @@ impl Machine for Process {
             self.note_trap(id);
         }
         let Some(space) = self.spaces.get_mut(&id) else {
-            return vec![false; sites.len()];
+            return gone;
         };
         space.breakpoints.set(&space.memory, sites)
     }

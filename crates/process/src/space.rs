@@ -3,15 +3,15 @@
 
 use super::guard;
 use super::hooks::Hooks;
-use super::maps::{self, Mapping};
+use super::maps;
 use super::text::Breakpoints;
 use super::trap::TrapState;
 use super::watches::{PerfWatches, Watches};
 use redhanded_image::{Image, Unwinder};
 use redhanded_model::{Avma, ModuleId, Region, SpaceId};
-use redhanded_sys::{Ledger, Tid};
+use redhanded_sys::{self as sys, Ledger, Mapping, Tid};
 use redhanded_target::images::Images;
-use redhanded_target::{Module, TargetError};
+use redhanded_target::{Armed, Module, TargetError};
 use std::fs::{File, OpenOptions};
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
@@ -104,7 +104,7 @@ impl Space {
     /// Sets the hooks that are needed by now.
     pub fn set_hooks(&mut self) {
         for (at, byte, hook) in self.hooks.wanted(self.armed) {
-            if self.breakpoints.set(&self.memory, &[(at, byte)]) == [true] {
+            if self.breakpoints.set(&self.memory, &[(at, byte)]) == [Armed::Yes] {
                 self.hooks.add(at.0, hook);
             }
         }
@@ -127,7 +127,7 @@ impl Space {
     pub fn scan_modules(&mut self, images: &Images, next_module: &mut u32) -> Found {
         let mut result = Found::default();
         let mut found: Vec<(u64, Range<u64>, Arc<Image>)> = Vec::new();
-        for map in maps::read(self.pid).iter().filter(|map| map.executable) {
+        for map in sys::mappings(self.pid).iter().filter(|map| map.executable) {
             if let Err((what, why)) = self.scan_one(map, images, &mut found) {
                 result.unseen.push((what, why));
             }
@@ -175,7 +175,7 @@ impl Space {
         images: &Images,
         found: &mut Vec<(u64, Range<u64>, Arc<Image>)>,
     ) -> Result<(), (String, String)> {
-        if map.name.starts_with("[v") {
+        if map.name.starts_with(b"[v") {
             return Ok(());
         }
         if map.name.is_empty() || map.writable {
@@ -183,12 +183,12 @@ impl Space {
             let why = "generated or writable code; never patched";
             return Err(("generated code".to_owned(), why.to_owned()));
         }
-        let Some(path) = map.file() else {
+        let Some(path) = map.file(self.pid, &self.root()) else {
             let why = "its file is gone or no file; its code is not sampled";
-            return Err((map.name.clone(), why.to_owned()));
+            return Err((name_of(map), why.to_owned()));
         };
         let image = images
-            .open(&self.seen_from_here(path))
+            .open(&path)
             .map_err(|unseen| (unseen.what, unseen.why))?;
         let segment = image
             .segments()
@@ -204,17 +204,14 @@ impl Space {
         Ok(())
     }
 
-    /// The path by which we reach a file of the process: in a container of its
-    /// own, its names are not ours.
-    fn seen_from_here(&self, path: PathBuf) -> PathBuf {
+    /// The folder below which we reach the files of the process: in a container of
+    /// its own, its names are not ours.
+    fn root(&self) -> PathBuf {
         let root = format!("/proc/{}/root", self.pid);
         let link = |path: &str| std::fs::read_link(path).ok();
         let elsewhere = link(&root).is_some_and(|to| to.as_os_str() != "/")
             || link(&format!("/proc/{}/ns/mnt", self.pid)) != link("/proc/self/ns/mnt");
-        match path.strip_prefix("/") {
-            Ok(relative) if elsewhere => PathBuf::from(root).join(relative),
-            _ => path,
-        }
+        PathBuf::from(if elsewhere { &root } else { "/" })
     }
 
     /// Whether the memory at `address` is shared with other processes, or mapped
@@ -235,11 +232,11 @@ impl Space {
                 module: module.name.clone(),
             };
         }
-        let maps = maps::read(self.pid);
+        let maps = sys::mappings(self.pid);
         let Some(map) = maps.into_iter().find(|m| m.contains(address.0)) else {
             return Region::Unknown;
         };
-        if map.name == "[heap]" {
+        if map.name == b"[heap]" {
             return Region::Heap;
         }
         if !map.shared
@@ -251,11 +248,15 @@ impl Space {
             name: if map.name.is_empty() {
                 "anonymous".to_owned()
             } else {
-                map.name
+                name_of(&map)
             },
             shared: map.shared,
         }
     }
+}
+
+fn name_of(map: &Mapping) -> String {
+    String::from_utf8_lossy(&map.name).into_owned()
 }
 
 fn module_range(image: &Image, bias: u64) -> Range<u64> {

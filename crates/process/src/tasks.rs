@@ -1,7 +1,7 @@
 //! What `/proc` tells about the threads of a process.
 
 use redhanded_model::{Register, Registers};
-use redhanded_sys::Tid;
+use redhanded_sys::{Tid, status_field};
 use std::fs;
 
 /// The name of a thread.
@@ -68,6 +68,11 @@ pub fn is_stopped(pid: Tid) -> bool {
     status_field(pid, "State:").is_some_and(|state| state.starts_with(['T', 't']))
 }
 
+/// Whether a process has ended and its parent has not asked how yet.
+pub fn has_ended(pid: Tid) -> bool {
+    status_field(pid, "State:").is_some_and(|state| state.starts_with('Z'))
+}
+
 /// Who traces a thread; 0 for nobody.
 pub fn tracer_of(tid: Tid) -> Option<Tid> {
     status_field(tid, "TracerPid:")?.parse().ok()
@@ -111,13 +116,6 @@ pub fn system_call(pid: Tid, tid: Tid) -> Option<Registers> {
 pub fn sleeps_in(pid: Tid, tid: Tid) -> Option<i64> {
     let text = fs::read_to_string(format!("/proc/{pid}/task/{tid}/syscall")).ok()?;
     text.split_whitespace().next()?.parse().ok()
-}
-
-fn status_field(tid: Tid, field: &str) -> Option<String> {
-    let status = fs::read(format!("/proc/{tid}/status")).ok()?;
-    let status = String::from_utf8_lossy(&status).into_owned();
-    let line = status.lines().find(|line| line.starts_with(field))?;
-    Some(line[field.len()..].trim().to_owned())
 }
 
 /// Whether a thread sleeps in a system call that only another thread's action

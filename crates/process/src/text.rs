@@ -2,8 +2,9 @@
 //! and restored only where it still stands.
 
 use super::guard::{self, Entry};
-use redhanded_model::Avma;
+use redhanded_model::{Avma, Loss};
 use redhanded_sys::{Ledger, Tid};
+use redhanded_target::Armed;
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -50,9 +51,9 @@ impl Breakpoints {
             .is_none_or(|ledger| guard::note(ledger, self.pid, entry))
     }
 
-    /// Writes breakpoints where the text is as expected; tells which.
-    pub fn set(&mut self, memory: &File, sites: &[(Avma, u8)]) -> Vec<bool> {
-        let mut done = vec![false; sites.len()];
+    /// Writes breakpoints where the text is as expected; what came of each.
+    pub fn set(&mut self, memory: &File, sites: &[(Avma, u8)]) -> Vec<Armed> {
+        let mut done = vec![Armed::CodeGone; sites.len()];
         let mut order: Vec<usize> = (0..sites.len()).collect();
         order.sort_by_key(|index| sites[*index].0);
         // One read and one write a page: a small program's thousands of sites
@@ -75,14 +76,19 @@ impl Breakpoints {
                     address: avma.0,
                     original: expected,
                 };
-                if *byte == expected && expected != INT3 && (known || self.note(entry)) {
+                done[*index] = Armed::Refused(if *byte != expected || expected == INT3 {
+                    Loss::TextChanged
+                } else if known || self.note(entry) {
                     set.push((*index, avma.0, *byte));
                     *byte = INT3;
-                }
+                    Loss::CodeNotWritable
+                } else {
+                    Loss::TooManyBreakpoints
+                });
             }
             if memory.write_all_at(&text, start).is_ok() {
                 for (index, avma, original) in set {
-                    done[index] = true;
+                    done[index] = Armed::Yes;
                     self.standing.insert(avma);
                     self.originals.insert(avma, original);
                 }
@@ -207,4 +213,28 @@ pub fn restore(memory: &File, page: &[(u64, u8)]) -> bool {
         }
     }
     any && memory.write_all_at(&text, *start).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::space::open_memory;
+
+    #[test]
+    fn each_breakpoint_is_told_of() {
+        let mut text = [0x90_u8, 0x55, 0xcc];
+        let at = std::hint::black_box(&raw mut text) as u64;
+        let own = std::process::id().cast_signed();
+        let memory = open_memory(own).unwrap();
+        let mut breakpoints = Breakpoints::new(own, None);
+        // Of the first page of memory nothing is ever mapped.
+        let sites = [(at, 0x90), (at + 1, 0x56), (at + 2, INT3), (8, 0x90)];
+        let sites = sites.map(|(address, byte)| (Avma(address), byte));
+        let changed = Armed::Refused(Loss::TextChanged);
+        let told = breakpoints.set(&memory, &sites);
+        assert_eq!(told, [Armed::Yes, changed, changed, Armed::CodeGone]);
+        assert!(breakpoints.stands_at(at) && !breakpoints.stands_at(at + 1));
+        breakpoints.clear(&memory, |_| false);
+        assert_eq!(*std::hint::black_box(&text), [0x90, 0x55, 0xcc]);
+    }
 }

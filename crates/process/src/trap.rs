@@ -13,7 +13,6 @@
 use super::Process;
 use super::events::pause;
 use super::hooks::{Hook, SYSCALL, position};
-use super::maps;
 use super::tasks::{self, Signals, bit};
 use redhanded_model::{Avma, SpaceId};
 use redhanded_sys::{self as sys, Change, Tid};
@@ -49,10 +48,10 @@ impl Process {
         let Some(space) = self.spaces.get_mut(&id) else {
             return;
         };
-        let maps = maps::read(space.pid);
+        let maps = sys::mappings(space.pid);
         space.trap.gate = maps
             .iter()
-            .find(|map| map.name == "[vdso]")
+            .find(|map| map.name == b"[vdso]")
             .and_then(|map| {
                 let mut text = vec![0; (map.end - map.start) as usize];
                 space.memory.read_exact_at(&mut text, map.start).ok()?;

@@ -3,14 +3,23 @@
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Address space that is reserved, not memory that is used: room for four million
+/// Address space that is reserved, not memory that is used: twice room for two million
 /// entries. Not more, because limits on address space count it all the same.
 const SIZE: usize = 64 << 20;
-/// Words before the first entry: the length, and the flags.
-const HEAD: usize = 2;
+/// Words before the first entry: the flags, which half is in use, and how long each is.
+const HEAD: usize = 4;
+const FLAGS: usize = 0;
+const IN_USE: usize = 1;
+const LENGTHS: usize = 2;
+/// How many entries each half has room for.
+const MOST: usize = (SIZE / 8 - HEAD) / 4;
 
-/// A list that only grows, made before the process splits. What one side has
-/// appended the other can read, also after its death.
+/// A list of entries, made before the process splits. What one side has written the
+/// other can read, also after its death.
+///
+/// There are two halves. One is in use; the other takes a shorter list that means the
+/// same when the first is full, and is used from one moment to the next: whoever reads
+/// finds a whole list, even if the writer died while it wrote.
 #[derive(Clone, Copy, Debug)]
 pub struct Ledger(&'static [AtomicU64]);
 
@@ -37,32 +46,62 @@ impl Ledger {
         Ok(Self(words))
     }
 
+    fn half(self) -> usize {
+        self.0[IN_USE].load(Ordering::Acquire) as usize & 1
+    }
+
+    fn words(self, half: usize, entry: usize) -> &'static [AtomicU64] {
+        let at = HEAD + 2 * (half * MOST + entry);
+        &self.0[at..at + 2]
+    }
+
+    fn write(self, half: usize, entry: usize, values: [u64; 2]) {
+        for (word, value) in self.words(half, entry).iter().zip(values) {
+            word.store(value, Ordering::Relaxed);
+        }
+        self.0[LENGTHS + half].store(entry as u64 + 1, Ordering::Release);
+    }
+
     /// Appends an entry; whether there was room.
     #[must_use]
     pub fn append(self, entry: [u64; 2]) -> bool {
-        let len = self.0[0].load(Ordering::Relaxed);
-        let at = HEAD + 2 * len as usize;
-        let Some(words) = self.0.get(at..at + 2) else {
-            return false;
-        };
-        for (word, value) in words.iter().zip(entry) {
-            word.store(value, Ordering::Relaxed);
+        let half = self.half();
+        let len = self.0[LENGTHS + half].load(Ordering::Relaxed) as usize;
+        let has_room = len < MOST;
+        if has_room {
+            self.write(half, len, entry);
         }
-        self.0[0].store(len + 1, Ordering::Release);
-        true
+        has_room
+    }
+
+    /// Puts these entries in place of all others, in one step; as many as fit.
+    pub fn replace(self, entries: impl Iterator<Item = [u64; 2]>) {
+        let other = 1 - self.half();
+        self.0[LENGTHS + other].store(0, Ordering::Relaxed);
+        for (at, entry) in entries.take(MOST).enumerate() {
+            self.write(other, at, entry);
+        }
+        self.0[IN_USE].store(other as u64, Ordering::Release);
     }
 
     /// All entries.
     pub fn entries(self) -> impl Iterator<Item = [u64; 2]> {
-        let len = self.0[0].load(Ordering::Acquire) as usize;
+        let half = self.half();
+        let len = self.0[LENGTHS + half].load(Ordering::Acquire) as usize;
         (0..len).map(move |entry| {
-            let word = |offset: usize| self.0[HEAD + 2 * entry + offset].load(Ordering::Relaxed);
-            [word(0), word(1)]
+            let words = self.words(half, entry);
+            [0, 1].map(|word| words[word].load(Ordering::Relaxed))
         })
+    }
+
+    /// How many more entries there is room for.
+    #[must_use]
+    pub fn room(self) -> usize {
+        MOST - self.0[LENGTHS + self.half()].load(Ordering::Acquire) as usize
     }
 
     /// Flags that both sides may read and set.
     pub fn flags(self) -> &'static AtomicU64 {
-        &self.0[1]
+        &self.0[FLAGS]
     }
 }

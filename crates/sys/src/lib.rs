@@ -5,20 +5,24 @@
 mod apart;
 mod launch;
 mod ledger;
+mod maps;
 mod perf;
 mod ptrace;
 mod signals;
 mod socket;
+mod status;
 mod tie;
 mod wait;
 
 pub use apart::keep_apart;
 pub use launch::{Parent, exec, launch};
 pub use ledger::Ledger;
+pub use maps::{Mapping, mappings};
 pub use perf::PerfWatch;
 pub use ptrace::*;
 pub use signals::{SignalSet, Taken, is_ignored, stop_self};
 pub use socket::{ReadyTo, finish_sending, receive, send, wait_ready};
+pub use status::status_field;
 pub use tie::tie_to_this_thread;
 pub use wait::{
     Change, expect_ear, let_ear_listen, poll_change, poll_change_of, poll_child, take_changes,

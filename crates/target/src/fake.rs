@@ -6,7 +6,7 @@
 //! others stand, locks that block, and on request traps that come too late.
 
 use crate::machine::Company;
-use crate::{Ending, Machine, Module, Stop, TargetError, Turns, Watch, WatchFor};
+use crate::{Armed, Ending, Machine, Module, Stop, TargetError, Turns, Watch, WatchFor};
 use redhanded_model::{
     AccessKind, Avma, Bytes, ModuleId, Region, Register, Registers, Site, SpaceId, Svma, TaskId,
     ThreadName, Unseen,
@@ -351,11 +351,11 @@ impl Machine for Fake {
         SPACE
     }
 
-    fn set_breakpoints(&mut self, _space: SpaceId, sites: &[(Avma, u8)]) -> Vec<bool> {
+    fn set_breakpoints(&mut self, _space: SpaceId, sites: &[(Avma, u8)]) -> Vec<Armed> {
         let now = self.now;
         self.breakpoints
             .extend(sites.iter().map(|(avma, _)| (avma.0, now)));
-        vec![true; sites.len()]
+        vec![Armed::Yes; sites.len()]
     }
 
     fn turns(&self) -> Option<Turns> {

@@ -1,6 +1,6 @@
 //! The primitives a window is made of.
 
-use crate::Module;
+use crate::{Armed, Module};
 use redhanded_model::{
     Avma, Bytes, Context, Losses, Region, Registers, SpaceId, Standstill, TaskId, ThreadName,
     Unseen, Watch,
@@ -169,8 +169,8 @@ pub trait Machine {
     }
 
     /// Puts breakpoints at these addresses where the text there is what
-    /// `expected` says; tells for each whether it was done.
-    fn set_breakpoints(&mut self, space: SpaceId, sites: &[(Avma, u8)]) -> Vec<bool>;
+    /// `expected` says; tells for each what came of it.
+    fn set_breakpoints(&mut self, space: SpaceId, sites: &[(Avma, u8)]) -> Vec<Armed>;
 
     /// Removes all breakpoints.
     fn clear_breakpoints(&mut self);

@@ -2,7 +2,7 @@
 
 use super::Driver;
 use super::open::Phase;
-use crate::{Arm, Event, Machine, Module, Stop, Target, TargetError, Turns};
+use crate::{Arm, Armed, Event, Machine, Module, Stop, Target, TargetError, Turns};
 use redhanded_model::{
     Avma, Bytes, Losses, Region, Registers, SpaceId, Standstill, TaskId, ThreadName, Unseen,
     WindowId,
@@ -50,14 +50,19 @@ impl<M: Machine> Target for Driver<M> {
             let done = self.machine.set_breakpoints(space, &places);
             let now = self.machine.now();
             for ((_, arm, avma, _), done) in wanted.iter().zip(done) {
-                if done {
-                    self.armed.insert((space, avma.0), (*arm, now));
-                } else {
-                    self.events.push_back(Event::NotArmed {
-                        module: arm.module,
-                        svma: arm.svma,
-                    });
-                }
+                let loss = match done {
+                    Armed::Yes => {
+                        self.armed.insert((space, avma.0), (*arm, now));
+                        continue;
+                    }
+                    Armed::CodeGone => None,
+                    Armed::Refused(loss) => Some(loss),
+                };
+                self.events.push_back(Event::NotArmed {
+                    module: arm.module,
+                    svma: arm.svma,
+                    loss,
+                });
             }
         }
     }
