@@ -11,7 +11,7 @@ use redhanded_detect::{Counts, Folded, Folder, Options, Outcome};
 use redhanded_guest::gdb::rescue;
 use redhanded_image::Image;
 use redhanded_model::{Class, Crash, Race, RunReport, Unseen};
-use redhanded_process::{Front, Guarded, Program, Settings, Side, split};
+use redhanded_process::{Front, Guarded, Program, Role, Settings, split};
 use redhanded_provision as launch;
 use redhanded_report::{Progress, Tally, Terminal};
 use redhanded_target::images::Images;
@@ -96,13 +96,13 @@ pub fn observe(
     };
     let (side, stream) = split(Arc::clone(&observation.signals), guarded).map_err(refused)?;
     match side {
-        Side::Tracer(tracer) => {
+        Role::Tracer(tracer) => {
             tracing::trace(&observation, &tracer, stream);
             tracer.farewell();
             // Its end lets go of everything that is still traced.
             std::process::exit(0)
         }
-        Side::Front(front) => {
+        Role::Front(front) => {
             let machine = match &observation.subject {
                 Subject::Kernel(kernel) => {
                     let (place, machine) =

@@ -1,4 +1,4 @@
-//! What `/proc` tells about the process and its threads beyond their memory.
+//! Reads what `/proc` tells about the process and its threads, apart from their memory.
 
 use super::CoreThread;
 use redhanded_sys::status_field;
@@ -10,13 +10,13 @@ pub struct Facts {
     pub pid: i32,
     /// The process's own line.
     pub process: Stat,
-    /// A line for each thread; of one that ended meanwhile, nothing is known.
+    /// A line for each thread; empty for one that ended meanwhile.
     pub threads: Vec<Stat>,
     pub uid: u32,
     pub gid: u32,
-    /// Its arguments, with spaces between them.
+    /// Its arguments, separated by spaces.
     pub arguments: Vec<u8>,
-    /// What the kernel handed to it at its start.
+    /// What the kernel gave it at its start.
     pub auxv: Vec<u8>,
 }
 
@@ -29,7 +29,8 @@ pub struct Stat {
     pub group: i32,
     pub session: i32,
     pub flags: u64,
-    /// User, system, and those of waited-for children, in hundredths of a second.
+    /// User and system time, and those of waited-for children, in hundredths of a
+    /// second.
     pub times: [u64; 4],
     pub nice: i8,
     pub pending: u64,
@@ -37,10 +38,10 @@ pub struct Stat {
 }
 
 impl Facts {
-    /// Reads them.
+    /// Reads all of them.
     ///
     /// # Errors
-    /// When the process is gone.
+    /// If the process is gone.
     pub fn read(pid: i32, threads: &[CoreThread]) -> io::Result<Self> {
         let of_process = format!("/proc/{pid}");
         let of_thread = threads.first().map_or_else(
@@ -72,8 +73,7 @@ impl Facts {
             uid: number("Uid:"),
             gid: number("Gid:"),
             arguments,
-            // Without it a debugger finds neither the program's place nor the
-            // libraries.
+            // Without it a debugger finds neither the program nor its libraries.
             auxv: fs::read(&auxv)
                 .map_err(|error| io::Error::new(error.kind(), format!("{auxv}: {error}")))?,
         })
@@ -81,7 +81,7 @@ impl Facts {
 }
 
 impl Stat {
-    /// Of a thread, in the folder of its process or of its own.
+    /// Reads them from `/proc/PID` or `/proc/PID/task/TID`.
     fn read(folder: &str, tid: i32) -> Self {
         let mut stat = fs::read(format!("{folder}/stat"))
             .ok()
@@ -96,14 +96,14 @@ impl Stat {
         stat
     }
 
-    /// `pid (name) state parent group session …`, see proc(5). The name may hold
+    /// `pid (name) state parent group session …`, see proc(5). The name may contain
     /// anything, so it ends at the last parenthesis.
     fn parse(line: &[u8]) -> Option<Self> {
         let open = line.iter().position(|byte| *byte == b'(')?;
         let close = line.iter().rposition(|byte| *byte == b')')?;
         let rest = str::from_utf8(line.get(close + 1..)?).ok()?;
         let fields: Vec<&str> = rest.split_ascii_whitespace().collect();
-        // Fields are counted from one, and the first two are before `rest`.
+        // Fields are counted from one; the first two come before `rest`.
         let field = |number: usize| fields.get(number - 3).copied();
         let time = |number| field(number)?.parse().ok();
         Some(Self {

@@ -1,7 +1,7 @@
-//! The process's mappings with what decides whether they are stored.
+//! The mappings of the process, and how much of each is stored.
 //!
-//! `/proc/PID/maps` does not tell it; `smaps` does: whether a private mapping of
-//! a file was ever written to, and the flags a program set by `madvise`.
+//! That depends on what only `smaps` tells: whether a private mapping of a file was
+//! ever written to, and the flags that a program set with `madvise`.
 
 use super::layout::{Load, PAGE};
 use redhanded_sys as sys;
@@ -10,22 +10,22 @@ use std::fs;
 use std::io;
 use std::ops::Deref;
 
-/// One mapping, with what decides how much of it is stored.
+/// One mapping, and how much of it is stored.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Mapping {
     line: sys::Mapping,
-    /// Pages were made the process's own by writing to them.
+    /// Whether the process has private copies of pages, by writing to them.
     written: bool,
     /// `MADV_DONTDUMP`.
     unwanted: bool,
-    /// A device's memory: to read it may do something.
+    /// Memory of a device. Reading it may have effects.
     device: bool,
     huge: bool,
-    /// How many bytes are stored, from its start.
+    /// How many of its bytes are stored, from its start.
     stored: u64,
 }
 
-/// The kinds of mappings in `coredump_filter`, by bit.
+/// The bits of `coredump_filter`.
 mod kind {
     pub const ANONYMOUS_PRIVATE: u32 = 1 << 0;
     pub const ANONYMOUS_SHARED: u32 = 1 << 1;
@@ -34,7 +34,7 @@ mod kind {
     pub const ELF_HEADER: u32 = 1 << 4;
     pub const HUGE_PRIVATE: u32 = 1 << 5;
     pub const HUGE_SHARED: u32 = 1 << 6;
-    /// What the kernel starts every process with.
+    /// The kernel's default.
     pub const DEFAULT: u32 = ANONYMOUS_PRIVATE | ANONYMOUS_SHARED | ELF_HEADER | HUGE_PRIVATE;
 }
 
@@ -47,11 +47,11 @@ impl Deref for Mapping {
 }
 
 impl Mapping {
-    /// Whether a page that the process never touched holds zeros for sure. Such
-    /// pages are not read: reading would bring them into being.
+    /// Whether pages that the process never touched are sure to hold zeros. They are
+    /// not read, because that would create them.
     ///
-    /// Not so the vDSO, which the kernel brings in page by page, and shared
-    /// memory, which others may have touched.
+    /// Not so the vDSO, which the kernel maps page by page, and shared memory, which
+    /// other processes may have touched.
     pub fn untouched_is_zero(&self) -> bool {
         let named = |names: &[&[u8]]| names.iter().any(|name| self.name.starts_with(name));
         let anonymous = self.name.is_empty() || named(&[b"[heap]", b"[stack", b"[anon:"]);
@@ -63,7 +63,7 @@ impl Mapping {
         self.start..self.start + self.stored
     }
 
-    /// Its place in the core.
+    /// Its segment of the core.
     pub fn load(&self) -> Load {
         let flag = |is: bool, flag| if is { flag } else { 0 };
         Load {
@@ -78,8 +78,8 @@ impl Mapping {
     fn wanted(&self, filter: u32, images: &HashSet<Vec<u8>>) -> u64 {
         let whole = self.end - self.start;
         let by = |kinds: u32| if filter & kinds != 0 { whole } else { 0 };
-        // The clock pages of the kernel cannot be read from outside, and its
-        // legacy page lies beyond every process's memory.
+        // The kernel's clock pages cannot be read from outside, and its legacy page is
+        // beyond every process's memory.
         let kernels = self.name.starts_with(b"[vvar") || self.name == b"[vsyscall]";
         if !self.readable || kernels || self.device {
             return 0;
@@ -93,7 +93,7 @@ impl Mapping {
         match (self.shared, self.huge) {
             (true, true) => by(kind::HUGE_SHARED),
             (false, true) => by(kind::HUGE_PRIVATE),
-            // Shared memory without a name is a deleted file to the kernel.
+            // To the kernel, shared memory without a name is a deleted file.
             (true, false) if !self.has_file() || self.name.ends_with(b" (deleted)") => {
                 by(kind::ANONYMOUS_SHARED)
             }
@@ -108,16 +108,16 @@ impl Mapping {
     }
 }
 
-/// The mappings of the process that thread `tid` is of.
+/// The mappings of the process of thread `tid`.
 ///
 /// # Errors
-/// When it is gone or cannot be looked at.
+/// If it is gone or may not be read.
 pub fn read(tid: i32) -> io::Result<Vec<Mapping>> {
     let file = |name: &str| {
         let path = format!("/proc/{tid}/{name}");
         fs::read(&path).map_err(|error| io::Error::new(error.kind(), format!("{path}: {error}")))
     };
-    // A kernel may be built without the detailed map.
+    // A kernel may be built without `smaps`.
     let text = file("smaps").or_else(|_| file("maps"))?;
     let filter = file("coredump_filter")
         .ok()
@@ -139,7 +139,7 @@ fn parse(text: &[u8], filter: u32) -> Vec<Mapping> {
         if let Some(line) = sys::Mapping::parse(line) {
             mappings.push(Mapping {
                 line,
-                // Without details everything private may have been written to.
+                // Without the details, any private mapping may have been written to.
                 written: true,
                 ..Mapping::default()
             });
@@ -168,7 +168,7 @@ fn parse_detail(line: &[u8], mapping: &mut Mapping) {
     let some = || !value.trim_start().starts_with("0 ");
     match key {
         "Rss" => mapping.written = false,
-        // A swapped page is a written one.
+        // A swapped page was written to.
         "Anonymous" | "Swap" => mapping.written |= some(),
         "VmFlags" => {
             for flag in value.split_ascii_whitespace() {

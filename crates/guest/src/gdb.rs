@@ -124,7 +124,7 @@ impl Gdb {
     /// without sleeping. To be called for a machine of one's own, on a UNIX socket.
     pub fn keep_apart(&mut self) {
         // Without, it takes longer.
-        self.connection.spins = sys::keep_apart(self.connection.as_fd()).unwrap_or(false);
+        self.connection.spins = sys::reserve_cpu(self.connection.as_fd()).unwrap_or(false);
     }
 
     /// The vCPUs, as the stub numbers them: from 1.

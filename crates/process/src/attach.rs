@@ -1,4 +1,4 @@
-//! Attaching to a process that runs already: nobody in it is stopped.
+//! Attaches to a running process without stopping its threads.
 
 use super::{OPTIONS, Process, Settings, Signals, Tracer, tasks};
 use redhanded_sys::{self as sys, Tid};
@@ -9,14 +9,14 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
 
-/// How often threads that were born meanwhile are looked for.
+/// How often to look for threads that were started meanwhile.
 const ROUNDS: u32 = 100;
 
 impl Process {
     /// Attaches to process `pid` and all its threads.
     ///
     /// # Errors
-    /// When it is not there or may not be traced, with the reason.
+    /// If it does not exist or may not be traced, with the reason.
     pub fn attach(
         pid: u32,
         images: Arc<Images>,
@@ -39,7 +39,7 @@ impl Process {
         Ok(process)
     }
 
-    /// Seizes every thread. What is born of a seized one is seized already.
+    /// Seizes every thread. Threads that a seized one starts are seized already.
     fn seize_all(&mut self, pid: Tid, space: redhanded_model::SpaceId) -> Result<(), TargetError> {
         for _ in 0..ROUNDS {
             let mut any = false;
@@ -53,7 +53,7 @@ impl Process {
                         self.add_task(tid, pid, space);
                         self.see_sleeping_stack(tid);
                     }
-                    // Gone again, or one of ours that we will hear of.
+                    // It is gone again, or we trace it already and will hear of it.
                     Err(_) if self.is_known_elsewhere(tid) => {}
                     Err(error) => return Err(refused(pid, &error)),
                 }
@@ -73,7 +73,7 @@ impl Process {
         tasks::tracer_of(tid).is_none_or(|tracer| tracer == own)
     }
 
-    /// The stack of a thread that does not stand: where it was last in the kernel.
+    /// Reads the stack pointer of a running thread: where it last entered the kernel.
     fn see_sleeping_stack(&mut self, tid: Tid) {
         if let Some(task) = self.tasks.get_mut(&tid) {
             task.stack = tasks::stack_pointer(task.pid, tid).unwrap_or(0);
@@ -121,7 +121,7 @@ fn no_such_process(pid: u32) -> TargetError {
     TargetError::Unsupported(format!("there is no process {pid}"))
 }
 
-/// Why tracing was refused, and what to do.
+/// Why tracing was refused, and what to do about it.
 fn refused(pid: Tid, error: &io::Error) -> TargetError {
     if error.raw_os_error() == Some(libc::ESRCH) {
         return no_such_process(pid.cast_unsigned());

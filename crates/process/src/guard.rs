@@ -1,32 +1,32 @@
-//! What keeps a target alive when its tracer is killed.
+//! Keeps a target alive when its tracer is killed.
 //!
-//! Every breakpoint byte is noted in a list that the tracer shares with a second
-//! process before it is written. When the tracer is gone without a farewell, the
-//! other one puts back every byte that still stands.
+//! Before a breakpoint byte is written, it is noted in a list that the tracer shares
+//! with the front. If the tracer ends without saying goodbye, the front restores every
+//! byte that is still there.
 
 use super::space::open_memory;
 use super::text::{PAGE, restore};
 use redhanded_sys::{Ledger, Tid};
 use std::collections::BTreeMap;
 
-/// What is noted.
+/// A line of the list.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Entry {
-    /// A breakpoint stands there or will in a moment, over this byte.
+    /// A breakpoint is or is about to be at `address`, in place of `original`.
     Stands {
-        /// Where.
+        /// Where it is.
         address: u64,
-        /// What was there.
+        /// What it replaces.
         original: u8,
     },
-    /// The text at an address is no longer what it was.
+    /// The text at an address was replaced or unmapped.
     Gone {
-        /// Where.
+        /// Where it was.
         address: u64,
     },
-    /// No text of the process is.
+    /// All text of the process was replaced or unmapped.
     AllGone,
-    /// The process has ended, and its number may become another's.
+    /// The process has ended, and its number may be used again.
     Ended,
 }
 
@@ -43,9 +43,8 @@ impl Entry {
     }
 }
 
-/// Notes something of process `pid`; whether there was room. A full list is rewritten
-/// without what no longer holds, as long as that makes it shorter by enough to be
-/// worth it.
+/// Notes something about process `pid`. Returns whether there was room. A full list is
+/// rewritten without the lines that no longer hold, if that makes it much shorter.
 pub fn note(ledger: Ledger, pid: Tid, entry: Entry) -> bool {
     const WORTH_IT: usize = 1 << 16;
     if ledger.append(entry.words(pid)) {
@@ -67,10 +66,10 @@ pub fn note(ledger: Ledger, pid: Tid, entry: Entry) -> bool {
     ledger.append(entry.words(pid))
 }
 
-/// The processes that were noted, and the bytes that stand in each.
+/// The noted processes, and the original bytes under their breakpoints.
 pub type Noted = BTreeMap<Tid, BTreeMap<u64, u8>>;
 
-/// What the list comes to.
+/// Sums up the list.
 pub fn noted(ledger: Ledger) -> Noted {
     let mut texts = Noted::new();
     for [head, address] in ledger.entries() {
@@ -86,7 +85,7 @@ pub fn noted(ledger: Ledger) -> Noted {
     texts
 }
 
-/// Puts back every breakpoint byte that still stands; in how many processes.
+/// Restores every breakpoint byte that is still there. Returns in how many processes.
 pub fn restore_all(ledger: Ledger) -> usize {
     let mut restored = 0;
     for (pid, text) in noted(ledger) {
@@ -120,7 +119,7 @@ mod tests {
         assert!(note(ledger, pid, stands(three, 0x44)));
         assert!(note(ledger, pid, stands(four, 0x55)));
         assert!(note(ledger, pid, Entry::Gone { address: four }));
-        // Of a process that has ended nothing is known any more, not even its number.
+        // Nothing is known about a process that has ended, not even its number.
         assert!(note(ledger, 1, stands(one, 0x66)));
         assert!(note(ledger, 1, Entry::Ended));
         assert!(!noted(ledger).contains_key(&1));

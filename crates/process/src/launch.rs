@@ -1,5 +1,5 @@
-//! Finding and starting a program so that it is traced from its first
-//! instruction, and is otherwise as if its user had started it.
+//! Finds a program and starts it, traced from its first instruction and otherwise as
+//! its user would have started it.
 
 use super::tasks;
 use redhanded_image::{Image, ImageError};
@@ -12,23 +12,23 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-/// A program that was found and can be looked at.
+/// A program that was found and can be read.
 #[derive(Clone, Debug)]
 pub struct Program {
     /// The file that is run.
     pub path: PathBuf,
-    /// Its arguments; the first is the name it was asked for by.
+    /// Its arguments. The first is the name under which it was asked for.
     pub arguments: Vec<OsString>,
     /// The interpreter, if the file is a script.
     pub interpreter: Option<String>,
 }
 
 impl Program {
-    /// Finds the program as a shell would, and checks that it can be run and
-    /// looked at before anything is started.
+    /// Finds the program as a shell would. Checks that it can be run and read before
+    /// anything is started.
     ///
     /// # Errors
-    /// With what is wrong and what to do about it.
+    /// What is wrong and what to do about it.
     pub fn find(arguments: &[OsString]) -> Result<Self, TargetError> {
         let Some(name) = arguments.first() else {
             return Err(TargetError::NotFound {
@@ -102,15 +102,15 @@ impl Program {
         })
     }
 
-    /// Whether it has rights of its own, which a tracer without them would keep it
-    /// from.
+    /// Whether it is setuid or setgid and we are not root: the kernel gives a traced
+    /// program no privileges.
     #[must_use]
     pub fn has_rights_of_its_own(&self) -> bool {
         sys::effective_user() != 0
             && fs::metadata(&self.path).is_ok_and(|data| data.permissions().mode() & 0o6000 != 0)
     }
 
-    /// Becomes the program, untraced; returns only if that fails.
+    /// Runs the program in place of this process, untraced. Returns only if that fails.
     pub fn become_it(&self, signals: &super::Signals) -> TargetError {
         match self.c_strings() {
             Err(error) => error,
@@ -121,7 +121,7 @@ impl Program {
         }
     }
 
-    /// The program and its arguments as exec wants them.
+    /// The program and its arguments for exec.
     fn c_strings(&self) -> Result<(CString, Vec<CString>), TargetError> {
         let c_string = |text: &OsStr| {
             CString::new(text.as_bytes()).map_err(|_| TargetError::NotRunnable {
@@ -133,7 +133,7 @@ impl Program {
         Ok((c_string(self.path.as_os_str())?, arguments?))
     }
 
-    /// Starts it, traced with `options` and stopped right after exec.
+    /// Starts it, traced with `options`, and stops it right after exec.
     pub(super) fn start(
         &self,
         options: i32,
@@ -170,7 +170,7 @@ impl Program {
             match sys::wait_for(launch.pid).map_err(system("cannot wait for the program"))? {
                 Some(Change::Stopped(_, libc::PTRACE_EVENT_EXEC)) => return Ok(launch.pid),
                 Some(Change::Stopped(signal, 0)) => {
-                    // A signal between fork and exec belongs to the program.
+                    // A signal between fork and exec is meant for the program.
                     sys::resume(launch.pid, signal).map_err(system("cannot continue"))?;
                 }
                 Some(Change::Stopped(..)) => {
@@ -210,7 +210,7 @@ fn script_interpreter(path: &Path) -> Option<String> {
         .strip_prefix(b"#!")?
         .split(|byte| *byte == b'\n')
         .next()?;
-    // A carriage return is part of the name to the kernel, too.
+    // To the kernel, a carriage return is part of the name.
     let mut words = line.split(|byte| b" \t".contains(byte));
     let name = words.find(|word| !word.is_empty())?;
     Some(String::from_utf8_lossy(name).into_owned())

@@ -3,18 +3,18 @@
 use redhanded_sys::{self as sys, Mapping};
 use std::fs;
 
-/// More names of processes tell nothing new.
+/// More names would tell nothing new.
 const MOST_SHARERS: usize = 4;
 
-/// The writable mappings of `pid` that others may map too.
+/// The writable mappings of `pid` that other processes may map as well.
 pub fn shared(pid: i32) -> Vec<Mapping> {
     let mut maps = sys::mappings(pid);
     maps.retain(|map| map.shared && map.writable);
     maps
 }
 
-/// The other processes that map what `pid` has mapped shared at `address`, as far
-/// as they may be looked at.
+/// The other processes that map the shared memory of `pid` at `address`, as far as we
+/// may see their maps.
 pub fn sharers(pid: i32, address: u64) -> Vec<i32> {
     let here = shared(pid).into_iter().find(|map| map.contains(address));
     let Some(here) = here.filter(|map| map.file_id.1 != 0) else {

@@ -5,7 +5,7 @@ use super::channels::{self, Channels, Output, Ports, VmState};
 use super::initramfs::{self, INIT};
 use super::{VmOptions, last_line, on_file, system, unsupported};
 use crate::ProvisionError;
-use redhanded_sys::tie_to_this_thread;
+use redhanded_sys::die_with_this_thread;
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, Permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -141,7 +141,7 @@ impl Vm {
             .stdout(Stdio::null())
             .stderr(stderr)
             .process_group(0);
-        tie_to_this_thread(&mut command, ports.files().to_vec());
+        die_with_this_thread(&mut command, ports.files().to_vec());
         let child = command
             .spawn()
             .map_err(on_file("run", &options.qemu.program))?;

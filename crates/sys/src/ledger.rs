@@ -3,28 +3,29 @@
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Address space that is reserved, not memory that is used: twice room for two million
-/// entries. Not more, because limits on address space count it all the same.
+/// The reserved address space, most of which is never used: room for twice two million
+/// entries. It is not larger, because limits on address space count it all.
 const SIZE: usize = 64 << 20;
-/// Words before the first entry: the flags, which half is in use, and how long each is.
+/// The words before the first entry: the flags, the half in use, and the length of
+/// each.
 const HEAD: usize = 4;
 const FLAGS: usize = 0;
 const IN_USE: usize = 1;
 const LENGTHS: usize = 2;
-/// How many entries each half has room for.
+/// How many entries each half can hold.
 const MOST: usize = (SIZE / 8 - HEAD) / 4;
 
-/// A list of entries, made before the process splits. What one side has written the
-/// other can read, also after its death.
+/// A list of entries, made before the process splits. What one process has written the
+/// other can read, even after the writer's death.
 ///
-/// There are two halves. One is in use; the other takes a shorter list that means the
-/// same when the first is full, and is used from one moment to the next: whoever reads
-/// finds a whole list, even if the writer died while it wrote.
+/// There are two halves, of which one is in use. A full list is replaced by a shorter
+/// one in the other half, in a single step, so that a reader always finds a complete
+/// list even if the writer died while it wrote.
 #[derive(Clone, Copy, Debug)]
 pub struct Ledger(&'static [AtomicU64]);
 
 impl Ledger {
-    /// An empty one. It stays until the process ends.
+    /// An empty list. It stays until the process ends.
     pub fn new() -> io::Result<Self> {
         // SAFETY: a fresh mapping without an address asked for overlaps nothing.
         let at = unsafe {
@@ -62,7 +63,7 @@ impl Ledger {
         self.0[LENGTHS + half].store(entry as u64 + 1, Ordering::Release);
     }
 
-    /// Appends an entry; whether there was room.
+    /// Appends an entry. Returns whether there was room.
     #[must_use]
     pub fn append(self, entry: [u64; 2]) -> bool {
         let half = self.half();
@@ -74,7 +75,7 @@ impl Ledger {
         has_room
     }
 
-    /// Puts these entries in place of all others, in one step; as many as fit.
+    /// Replaces all entries by these in one step, as far as there is room.
     pub fn replace(self, entries: impl Iterator<Item = [u64; 2]>) {
         let other = 1 - self.half();
         self.0[LENGTHS + other].store(0, Ordering::Relaxed);
@@ -100,7 +101,7 @@ impl Ledger {
         MOST - self.0[LENGTHS + self.half()].load(Ordering::Acquire) as usize
     }
 
-    /// Flags that both sides may read and set.
+    /// Flags that both processes may read and set.
     pub fn flags(self) -> &'static AtomicU64 {
         &self.0[FLAGS]
     }

@@ -1,10 +1,12 @@
 //! The memory map of a process, as `/proc/PID/maps` prints it.
 //!
-//! Names are bytes: a file may be called anything. The kernel writes a line feed in
-//! one as `\012`, leaves a backslash alone, and puts ` (deleted)` behind the name of a
-//! file that is gone, so that a line can mean several names. [`Mapping::file`] settles
-//! which by looking at the files. (The `procfs` crate cannot be used here: one name that
-//! is not UTF-8 makes it refuse the whole map.)
+//! Names are bytes, because a file can have any name. The kernel prints a line feed in
+//! a name as `\012`, does not escape backslashes, and appends ` (deleted)` to the name
+//! of a deleted file, so that a line is ambiguous. [`Mapping::file`] looks at the files
+//! to find out.
+//!
+//! The `procfs` crate is no help: a name that is not UTF-8 makes it reject the whole
+//! map, and it leaves both ambiguities to its callers.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -24,7 +26,7 @@ const LINE_FEED: &[u8] = b"\\012";
 pub struct Mapping {
     /// Its first address.
     pub start: u64,
-    /// The address behind its last.
+    /// The address after its last.
     pub end: u64,
     /// Whether it may be read.
     pub readable: bool,
@@ -32,18 +34,19 @@ pub struct Mapping {
     pub writable: bool,
     /// Whether it may be executed.
     pub executable: bool,
-    /// Whether what is written to it is seen by others that map the same.
+    /// Whether others that map the same see what is written to it.
     pub shared: bool,
-    /// Where in its file it begins.
+    /// Where in its file it starts.
     pub offset: u64,
-    /// Device and inode of the file; memory that is shared without a name has them, too.
+    /// Device and inode of the file. Shared memory without a name has them as well.
     pub file_id: (String, u64),
     /// A path, a name in brackets, or nothing.
     pub name: Vec<u8>,
 }
 
 impl Mapping {
-    /// Reads one line of the map; `None` if it is something else.
+    /// Reads one line of the map. Returns `None` for other lines, such as those of
+    /// `smaps`.
     #[must_use]
     pub fn parse(line: &[u8]) -> Option<Self> {
         // start-end perms offset device inode          name
@@ -74,25 +77,25 @@ impl Mapping {
         })
     }
 
-    /// Whether it holds `address`.
+    /// Whether `address` is in it.
     #[must_use]
     pub fn contains(&self, address: u64) -> bool {
         (self.start..self.end).contains(&address)
     }
 
-    /// Whether a file is behind it, be it deleted.
+    /// Whether it maps a file, even a deleted one.
     #[must_use]
     pub fn has_file(&self) -> bool {
         self.name.starts_with(b"/")
     }
 
-    /// The path of its file below `root`, if it still has one. `pid` is a process that
-    /// maps it.
+    /// The path of its file below `root`, if the file still exists under its name.
+    /// `pid` is a process that has the mapping.
     #[must_use]
     pub fn file(&self, pid: i32, root: &Path) -> Option<PathBuf> {
         let mut name = self.has_file().then(|| self.name.clone())?;
         if name.contains(&b'\n') {
-            // A line feed, or what it is written as: the link has the very bytes.
+            // A line feed or a literal `\012`: the link has the exact name.
             let link = format!("/proc/{pid}/map_files/{:x}-{:x}", self.start, self.end);
             name = fs::read_link(link).map_or(name, |path| path.into_os_string().into_vec());
         }
@@ -102,7 +105,7 @@ impl Mapping {
     }
 }
 
-/// The map of `pid`; empty when it is gone.
+/// The map of `pid`, empty if it is gone.
 #[must_use]
 pub fn mappings(pid: i32) -> Vec<Mapping> {
     let text = fs::read(format!("/proc/{pid}/maps")).unwrap_or_default();
@@ -176,7 +179,7 @@ mod tests {
         }
     }
 
-    /// Maps a file; its line, and what unmaps it.
+    /// Maps a file. Returns its line and a value that unmaps it.
     fn mapped(file: &fs::File, inode: u64) -> (Mapping, Unmap) {
         use std::os::fd::AsRawFd;
         let fd = file.as_raw_fd();

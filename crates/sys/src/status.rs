@@ -3,8 +3,8 @@
 use super::Tid;
 use std::fs;
 
-/// What the status of a thread says behind `field`, which ends with a colon; `None` if
-/// the thread is gone. A thread may have any bytes for a name.
+/// The value of a field in the status of a thread; `field` ends with a colon. `None` if
+/// the thread is gone. Not all of the file need be UTF-8, because of the thread's name.
 #[must_use]
 pub fn status_field(tid: Tid, field: &str) -> Option<String> {
     let status = fs::read(format!("/proc/{tid}/status")).ok()?;

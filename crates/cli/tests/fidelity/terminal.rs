@@ -251,6 +251,9 @@ fn a_job_is_left_stopped_at_a_race() {
     session.shows("Stopped");
     assert!(is_left_stopped(), "{}", state());
     session.types("fg\n");
+    while is_left_stopped() {
+        thread::sleep(Duration::from_millis(5));
+    }
     session.types(CTRL_C);
     session.shows("killed by signal 2");
     session.types("exit\n");
