@@ -13,30 +13,33 @@ pub use kernel::{Demo, DemoOf, Kernel};
 
 const RUN_EXAMPLES: &str = "\
 Examples:
-  redhanded run -- ./server --port 8080       until the server ends or Ctrl-C
-  redhanded run --for 30s -- ./server         look for half a minute, then let it run on
-  redhanded run --for 1m -- ./unit-test       run a short test again and again
-  redhanded run --function 'cache_*' -- ./app sample these functions only
-  redhanded run --weight 'parse*=10' -- ./app draw sites there ten times as often
-  redhanded run --json races.json -- ./app    for scripts (docs/json.md)
+  redhanded run -- ./server --port 8080       observe it until it ends or you press Ctrl-C
+  redhanded run --for 30s -- ./server         observe it for 30 seconds, then leave it running
+  redhanded run --for 1m -- ./unit-test       run a short test again and again for a minute
+  redhanded run --function 'cache_*' -- ./app sample only these functions
+  redhanded run --weight 'parse*=10' -- ./app sample this code ten times as often
+  redhanded run --json races.json -- ./app    write a report for scripts (docs/json.md)
+  redhanded run --stop-on-race -- ./app       stop at the first race, for gdb
 
 Exit status:
-  the program's own when no race was found (128+N if signal N killed it)
+  the program's own if no race was found (128+N if signal N killed it)
   66   a race was found (--exit-code, --fail-on)
-  125  Redhanded failed    126  the program cannot be run    127  no such program";
+  125  Redhanded failed, or no code matched the globs
+  126  the program cannot be run    127  there is no such program";
 
 const ATTACH_EXAMPLES: &str = "\
 Examples:
-  redhanded attach 4711                       until the process ends or Ctrl-C
-  redhanded attach --for 1m $(pidof server)   for a minute, then let it run on
-  redhanded attach --safe --for 1h 4711       in production: no byte of it is written
-  redhanded attach --max-races 1 4711         until a race is found
+  redhanded attach 4711                       observe it until it ends or you press Ctrl-C
+  redhanded attach --for 1m $(pidof server)   observe it for a minute, then let it go
+  redhanded attach --safe --for 1h 4711       in production: never write to its code
+  redhanded attach --max-races 1 4711         stop when a race is found
 
 Exit status:
-  0    no race was found       66   a race was found (--exit-code, --fail-on)
-  125  Redhanded failed, or the process may not be traced";
+  0    no race was found
+  66   a race was found (--exit-code, --fail-on)
+  125  Redhanded failed, may not trace the process, or no code matched the globs";
 
-/// Catches data races in programs as they are: no recompiling, no
+/// Catches data races in unmodified programs and kernels: no recompiling, no
 /// instrumentation, no knowledge of their locks.
 #[derive(Debug, Parser)]
 #[command(version, about, after_help = "Start with: redhanded demo")]
@@ -47,17 +50,17 @@ pub struct Arguments {
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Run a program and report the data races caught in the act
+    /// Run a program and report the data races it is caught at
     Run(Run),
-    /// Observe a process that runs already, and leave it as it was
+    /// Observe a running process, and leave it as it was
     Attach(Attach),
     /// Observe a Linux kernel in a virtual machine
     Kernel(Kernel),
     /// Print the report of an earlier session from its log
     Report(Report),
-    /// List the instructions of a file that can be sampled, and why others cannot
+    /// List the instructions of a file that can be sampled, and why others cannot be
     Sites(Sites),
-    /// Watch a small built-in program being caught, or a kernel
+    /// See Redhanded catch the races of a small built-in program, or of a kernel
     Demo(Demo),
     /// The program of the demo
     #[command(hide = true)]
@@ -71,21 +74,22 @@ pub struct Run {
     #[arg(required = true, trailing_var_arg = true, value_name = "PROGRAM")]
     pub program: Vec<OsString>,
 
-    /// Look for this long, running the program again whenever it ends; one that
-    /// has not ended then is left running
-    #[arg(long = "for", value_name = "TIME", value_parser = some_time)]
+    /// Observe for this long, and start the program again whenever it ends; if it
+    /// still runs then, leave it running
+    #[arg(long = "for", value_name = "TIME", value_parser = some_time, allow_hyphen_values = true)]
     pub until: Option<Duration>,
 
     /// With --for or --repeat: end a run that takes longer, with the processes it
     /// has started, and begin the next. Without it, one run may use up all the time
-    #[arg(long, value_name = "TIME", value_parser = some_time)]
+    #[arg(long, value_name = "TIME", value_parser = some_time, allow_hyphen_values = true)]
     pub each: Option<Duration>,
 
-    /// Run the program N times and pool the results
+    /// Run the program N times and combine the results
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub repeat: Option<u64>,
 
-    /// End the program when enough was seen, instead of leaving it running
+    /// Kill the program and its followed children at the end instead of leaving
+    /// them running
     #[arg(long)]
     pub kill: bool,
 
@@ -100,11 +104,11 @@ pub struct Run {
 #[command(after_help = ATTACH_EXAMPLES)]
 pub struct Attach {
     /// The process
-    #[arg(value_name = "PID")]
+    #[arg(value_name = "PID", value_parser = process_number)]
     pub pid: u32,
 
-    /// Look for this long, then let go
-    #[arg(long = "for", value_name = "TIME", value_parser = some_time)]
+    /// Observe for this long, then let go
+    #[arg(long = "for", value_name = "TIME", value_parser = some_time, allow_hyphen_values = true)]
     pub until: Option<Duration>,
 
     #[command(flatten)]
@@ -117,23 +121,22 @@ pub struct Attach {
 /// How a process is traced, started for it or not.
 #[derive(Debug, Args)]
 pub struct Tracing {
-    /// How debug registers are set: by perf events, thread by thread with ptrace,
-    /// or whichever is allowed
+    /// How to set debug registers: with perf events, with ptrace thread by thread,
+    /// or with whichever is allowed
     #[arg(long, value_enum, default_value = "auto", value_name = "HOW")]
     pub watch: WatchHow,
 
-    /// Which processes that the program starts are observed too
+    /// Which child processes to observe as well
     #[arg(long, value_enum, default_value = "all")]
     pub follow: FollowWhom,
 
-    /// Never write a byte of the program: code breakpoints are debug registers
-    /// too, so that nothing is left behind even if Redhanded is killed; far fewer
-    /// samples
+    /// Never write to the program's code: use debug registers as breakpoints, so that
+    /// nothing is left behind even if Redhanded is killed. Takes far fewer samples
     #[arg(long)]
     pub safe: bool,
 
-    /// Leave the process stopped at the first race, both threads at their
-    /// accesses, for a debugger
+    /// Leave the process stopped at the first race, with both threads at their
+    /// accesses, and print the command for gdb
     #[arg(long)]
     pub stop_on_race: bool,
 
@@ -155,42 +158,43 @@ pub struct Watch {
     #[arg(long, value_name = "FILE")]
     pub log: Option<PathBuf>,
 
-    /// Share of the threads' (or CPUs') time that they may be held; 0 does not even
-    /// attach. Default: 5% of a program's, 100% of a virtual machine's
-    #[arg(long, value_name = "PERCENT", value_parser = percent)]
+    /// The share of their time for which threads (or CPUs) may be held; with 0 nothing
+    /// is observed. Default: 5% for a program, 100% for a virtual machine
+    #[arg(long, value_name = "PERCENT", value_parser = percent, allow_hyphen_values = true)]
     pub overhead: Option<f64>,
 
-    /// Samples a second to aim at, as far as the overhead allows
-    #[arg(long, value_name = "N", default_value_t = 1000.0, value_parser = rate)]
+    /// How many samples a second to aim for, as far as the overhead allows
+    #[arg(long, value_name = "N", default_value_t = 1000.0, value_parser = rate,
+          allow_hyphen_values = true)]
     pub rate: f64,
 
-    /// The longest a thread is held; each delay is random up to it. Default: 2ms,
-    /// in a kernel 15ms
-    #[arg(long, value_name = "TIME", value_parser = duration)]
+    /// The longest time to hold a thread; each delay is random up to this. Default: 2ms
+    /// for a program, 15ms for a kernel
+    #[arg(long, value_name = "TIME", value_parser = some_time, allow_hyphen_values = true)]
     pub delay: Option<Duration>,
 
-    /// Stop looking after N windows
+    /// Stop after N windows
     #[arg(long, value_name = "N")]
     pub max_windows: Option<u64>,
 
-    /// Stop looking after N distinct races
+    /// Stop after N distinct races
     #[arg(long, value_name = "N")]
     pub max_races: Option<u64>,
 
-    /// How a conflict is seen: by debug registers, by re-reading the bytes, or both
+    /// How to see a conflict: with debug registers, by reading the bytes again, or both
     #[arg(long, value_enum, default_value = "both")]
     pub detect: Detect,
 
-    /// Seed of the random choices
+    /// The seed for all random choices
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
 
-    /// Exit status when a race was found
+    /// The exit status when a race was found
     #[arg(long, value_name = "N", default_value_t = crate::exit::RACE)]
     pub exit_code: u8,
 
-    /// Which findings give that exit status; what is only possibly a race fails
-    /// no run
+    /// Which findings give that exit status; findings that may be atomic accesses never
+    /// do
     #[arg(long, value_enum, default_value = "any")]
     pub fail_on: FailOn,
 
@@ -199,7 +203,7 @@ pub struct Watch {
     #[arg(long, value_enum, default_value = "auto", value_name = "WHEN")]
     pub progress: ShowProgress,
 
-    /// Print nothing unless there is a race or something went wrong
+    /// Print nothing unless a race is found or something goes wrong
     #[arg(long, short)]
     pub quiet: bool,
 
@@ -242,7 +246,7 @@ pub struct Report {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  redhanded sites ./app                        totals, and the functions with most sites
+  redhanded sites ./app                        totals, and the functions with the most sites
   redhanded sites --function 'cache_*' ./app   only these functions
   redhanded sites --json /usr/lib/libfoo.so    everything, for scripts (docs/json.md)")]
 pub struct Sites {
@@ -267,34 +271,49 @@ pub struct Sites {
 #[derive(Debug, Args, Default)]
 #[command(next_help_heading = "Which code is sampled")]
 pub struct Select {
-    /// Only modules (file names) that match; with ! those that do not. Without
-    /// it: all but the C and C++ runtime libraries
+    /// Sample only modules (programs and libraries) that match, or with ! only those
+    /// that do not. Default: all but the C and C++ runtime libraries
     #[arg(long, value_name = "GLOB")]
     pub module: Vec<String>,
 
-    /// Only code from source files that match; with ! all others
+    /// Sample only code from source files that match, or with ! only other code
     #[arg(long, value_name = "GLOB")]
     pub file: Vec<String>,
 
-    /// Only functions that match; with ! all others
+    /// Sample only functions that match, or with ! only other functions
     #[arg(long, value_name = "GLOB", visible_alias = "focus")]
     pub function: Vec<String>,
 
-    /// Draw sites whose function, source file or module matches N times as often
+    /// Sample code N times as often if its function, source file or module matches
     #[arg(long, value_name = "GLOB=N")]
     pub weight: Vec<String>,
 
-    /// A folder of sources, where they are not at the paths of the debug
-    /// information: what they call volatile or atomic (READ_ONCE) is left out
+    /// Where the source files are, if not at the paths in the debug information; they
+    /// tell which accesses are meant to be atomic (volatile, READ_ONCE)
     #[arg(long, value_name = "DIR")]
     pub sources: Vec<PathBuf>,
+}
+
+impl Select {
+    /// The options that narrow the choice, as they were given.
+    pub fn globs(&self) -> String {
+        let options = [
+            ("--module", &self.module),
+            ("--file", &self.file),
+            ("--function", &self.function),
+        ];
+        let given = options
+            .into_iter()
+            .flat_map(|(option, globs)| globs.iter().map(move |glob| format!("{option} '{glob}'")));
+        given.collect::<Vec<_>>().join(" ")
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub enum Detect {
     /// Debug registers only
     Watch,
-    /// Re-reading only
+    /// Reading the bytes again only
     Reread,
     /// Both
     Both,
@@ -334,7 +353,7 @@ impl From<WatchHow> for WatchBy {
 pub enum FollowWhom {
     /// None
     None,
-    /// Those that become another program
+    /// Those that run another program (exec)
     Exec,
     /// All
     All,
@@ -372,8 +391,8 @@ pub enum FailOn {
 fn percent(text: &str) -> Result<f64, String> {
     let number = text.strip_suffix('%').unwrap_or(text);
     match number.trim().parse::<f64>() {
-        Ok(percent) if percent.is_finite() && percent >= 0.0 => Ok(percent / 100.0),
-        _ => Err("a percentage like 5% is expected".to_owned()),
+        Ok(percent) if (0.0..=100.0).contains(&percent) => Ok(percent / 100.0),
+        _ => Err("a percentage from 0% to 100% is expected".to_owned()),
     }
 }
 
@@ -382,6 +401,13 @@ fn rate(text: &str) -> Result<f64, String> {
         Ok(rate) if rate.is_finite() && rate > 0.0 => Ok(rate),
         _ => Err("a positive number of samples a second is expected".to_owned()),
     }
+}
+
+fn process_number(text: &str) -> Result<u32, String> {
+    let number = text.parse().ok().filter(|pid| *pid > 0);
+    number.ok_or_else(|| {
+        "the number of a process is expected; `pidof NAME` or `pgrep NAME` prints it".to_owned()
+    })
 }
 
 /// `100us`, `2ms`, `30s`, `5m`, `1h`; a bare number is seconds.
@@ -438,6 +464,8 @@ mod tests {
     fn percentages_are_shares() {
         assert_eq!(percent("5%"), Ok(0.05));
         assert_eq!(percent("50"), Ok(0.5));
-        assert!(percent("-1%").is_err() && percent("nan").is_err());
+        for wrong in ["-1%", "nan", "200%", "inf"] {
+            assert!(percent(wrong).is_err(), "{wrong}");
+        }
     }
 }

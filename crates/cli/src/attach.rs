@@ -16,7 +16,7 @@ pub fn attach(arguments: Attach) -> Result<ExitCode, Failure> {
     watch.check()?;
     arguments.tracing.check()?;
     if watch.overhead == Some(0.0) {
-        screen::say("redhanded: with --overhead 0 nothing may be held, so it did not attach");
+        screen::say("redhanded: --overhead 0 allows no thread to be held, so it did not attach");
         return Ok(ExitCode::SUCCESS);
     }
     let display = watch.display(screen::is_shared_with(arguments.pid));

@@ -81,6 +81,6 @@ pub fn of_program(ending: Ending) -> ExitCode {
     ExitCode::from(match ending {
         Ending::Exited { status } => status as u8,
         Ending::Killed { signal, .. } => 128u8.wrapping_add(signal as u8),
-        Ending::EndedByUs | Ending::LeftRunning => 0,
+        Ending::EndedByUs | Ending::LeftRunning | Ending::LeftStopped => 0,
     })
 }

@@ -10,7 +10,7 @@ use redhanded_detect::{Collision, Finding, Folded, Folder, Options, Outcome, nam
 use redhanded_guest::rescue;
 use redhanded_image::{Image, SiteCache};
 use redhanded_model::{Class, Counts, Crash, Race, Report, Run, Unseen};
-use redhanded_process::{Front, Guarded, Program, Settings, Split, split};
+use redhanded_process::{Front, Guarded, Program, Role, Settings, split};
 use redhanded_provision::VirtualMachine;
 use redhanded_report::{Progress, Shown, SourceFiles, Tally, Terminal};
 use redhanded_session::{Finished, Header, Heard, Listener, LogFile, Mapped, Record, tell_place};
@@ -114,13 +114,13 @@ pub fn observe(mut observation: Observation, display: &Display) -> Result<Observ
     };
     let (side, stream) = split(Arc::clone(&observation.signals), guarded).map_err(refused)?;
     match side {
-        Split::Tracer(tracer) => {
+        Role::Tracer(tracer) => {
             let trace = || tracing::trace(&observation, &tracer, stream);
             let ended = catch_unwind(AssertUnwindSafe(trace)).map(|()| tracer.farewell());
             // The end of this process lets go of everything that is still traced.
             std::process::exit(if ended.is_ok() { 0 } else { FAILED.into() })
         }
-        Split::Front(front) => {
+        Role::Front(front) => {
             let machine = match &observation.subject {
                 Subject::Kernel(kernel) => {
                     let (place, machine) =
@@ -362,7 +362,7 @@ impl Watching<'_> {
                 Outcome::Enough if cut_short => self.front.wait_for(pid, Duration::MAX),
                 Outcome::Enough => self.front.wait_for(pid, GRACE),
                 Outcome::Frozen => {
-                    say_frozen(pid);
+                    say_frozen(pid, true);
                     self.front.wait_for(pid, Duration::MAX)
                 }
                 Outcome::Interrupted { signal, by_process } => {
@@ -382,12 +382,15 @@ impl Watching<'_> {
             ending = kernel::machine::end(machine, over, &mut run);
         }
         if let (false, Outcome::Frozen, Some(pid)) = (is_ours, outcome, self.pid) {
-            say_frozen(pid);
+            say_frozen(pid, false);
         }
         if let Some(crash) = self.crash.take()
             && matches!(ending, Ending::Killed { signal, .. } if signal == crash.signal)
         {
             run.crash = Some(crash);
+        }
+        if outcome == Outcome::Frozen && ending == Ending::LeftRunning {
+            ending = Ending::LeftStopped;
         }
         run.ending = Some(ending);
         self.keep(&Record::Run(Box::new(run.clone())));
@@ -431,10 +434,19 @@ impl Watching<'_> {
     }
 }
 
-fn say_frozen(pid: u32) {
+/// Says how to go on with a process that was left stopped; `waits` if we wait for it.
+fn say_frozen(pid: u32, waits: bool) {
+    let (here, end) = if waits {
+        (
+            "  (in another terminal, or here after Ctrl-Z)",
+            "\n  end it          Ctrl-C",
+        )
+    } else {
+        ("", "")
+    };
     crate::screen::say(&format!(
-        "redhanded: process {pid} is stopped at the collision, both threads at their accesses\n  \
-         look at it      gdb -p {pid}\n  let it go on    kill -CONT {pid}"
+        "redhanded: process {pid} is stopped at the race, both threads at their accesses\n  \
+         look at it      gdb -p {pid}{here}\n  let it go on    kill -CONT {pid}{end}"
     ));
 }
 

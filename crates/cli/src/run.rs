@@ -40,8 +40,8 @@ pub fn run(arguments: Run) -> Result<ExitCode, Failure> {
     }
     if program.has_rights_of_its_own() {
         screen::say(&format!(
-            "redhanded: {} is setuid, and the kernel gives a traced program no rights of its own; \
-             it runs unobserved. Root can observe it",
+            "redhanded: {} is setuid, and the kernel gives a traced program no privileges of its \
+             own, so it runs unobserved; run redhanded as root to observe it",
             program.path.display()
         ));
         return Err(program.become_it(&signals).into());
@@ -50,7 +50,7 @@ pub fn run(arguments: Run) -> Result<ExitCode, Failure> {
         && !watch.quiet
     {
         screen::say(&format!(
-            "redhanded: {} is a script; what is sampled is its interpreter {interpreter} and the \
+            "redhanded: {} is a script; Redhanded samples its interpreter {interpreter} and the \
              programs it starts",
             program.path.display()
         ));
@@ -138,6 +138,20 @@ impl Watch {
         if let Some(failure) = observed.failure {
             return Err(failure);
         }
+        if report.run.sites.total == 0 {
+            let globs = self.select.globs();
+            if !globs.is_empty() {
+                return Err(Failure::Usage(format!(
+                    "nothing was sampled: no code that was loaded and can be sampled matches {globs}"
+                )));
+            }
+            if self.quiet {
+                screen::say(
+                    "redhanded: nothing was sampled, because there was no code that can be; run it \
+                     without --quiet to see why",
+                );
+            }
+        }
         let failed = self.fail_on.status(report, self.exit_code);
         Ok(failed.unwrap_or_else(|| exit::of_program(observed.ending)))
     }
@@ -166,7 +180,7 @@ impl Tracing {
         if self.safe && self.watch == WatchHow::Ptrace {
             return Err(Failure::Usage(
                 "--safe needs perf events, which the kernel clears when Redhanded is killed; \
-                 leave --watch ptrace away"
+                 drop --watch ptrace"
                     .to_owned(),
             ));
         }

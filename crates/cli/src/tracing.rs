@@ -54,7 +54,7 @@ pub fn trace(observation: &Observation, tracer: &Tracer, stream: UnixStream) {
     };
     let listens = observation.settings.safe;
     if listens {
-        tracer.listen();
+        tracer.start_waiter();
     }
     tracer.wait_for_threads(threads + 1 + usize::from(listens));
     let record = match tracing.repeat() {

@@ -1,6 +1,7 @@
-//! What `/proc` tells about the process and its threads beyond their memory.
+//! Reads what `/proc` tells about the process and its threads, apart from their memory.
 
 use super::CoreThread;
+use redhanded_sys::status_field;
 use std::fs;
 use std::io;
 
@@ -9,13 +10,13 @@ pub struct Facts {
     pub pid: i32,
     /// The process's own line.
     pub process: Stat,
-    /// A line for each thread; of one that ended meanwhile, nothing is known.
+    /// A line for each thread; empty for one that ended meanwhile.
     pub threads: Vec<Stat>,
     pub uid: u32,
     pub gid: u32,
-    /// Its arguments, with spaces between them.
+    /// Its arguments, separated by spaces.
     pub arguments: Vec<u8>,
-    /// What the kernel handed to it at its start.
+    /// What the kernel gave it at its start.
     pub auxv: Vec<u8>,
 }
 
@@ -28,7 +29,8 @@ pub struct Stat {
     pub group: i32,
     pub session: i32,
     pub flags: u64,
-    /// User, system, and those of waited-for children, in hundredths of a second.
+    /// User and system time, and those of waited-for children, in hundredths of a
+    /// second.
     pub times: [u64; 4],
     pub nice: i8,
     pub pending: u64,
@@ -36,22 +38,20 @@ pub struct Stat {
 }
 
 impl Facts {
-    /// Reads them.
+    /// Reads all of them.
     ///
     /// # Errors
-    /// When the process is gone.
+    /// If the process is gone.
     pub fn read(pid: i32, threads: &[CoreThread]) -> io::Result<Self> {
         let of_process = format!("/proc/{pid}");
         let of_thread = threads.first().map_or_else(
             || of_process.clone(),
             |thread| format!("/proc/{}", thread.tid),
         );
-        let status = fs::read_to_string(format!("{of_process}/status")).unwrap_or_default();
         let number = |key| {
-            status_field(&status, key)
-                .and_then(|value| value.split_ascii_whitespace().next())
-                .and_then(|value| value.parse().ok())
-                .unwrap_or(0)
+            let value = status_field(pid, key).unwrap_or_default();
+            let first = value.split_ascii_whitespace().next();
+            first.and_then(|value| value.parse().ok()).unwrap_or(0)
         };
         let mut arguments = fs::read(format!("{of_thread}/cmdline")).unwrap_or_default();
         if arguments.last() == Some(&0) {
@@ -65,54 +65,45 @@ impl Facts {
         let auxv = format!("{of_thread}/auxv");
         Ok(Self {
             pid,
-            process: Stat::read(&of_process),
+            process: Stat::read(&of_process, pid),
             threads: threads
                 .iter()
-                .map(|thread| Stat::read(&format!("{of_process}/task/{}", thread.tid)))
+                .map(|thread| Stat::read(&format!("{of_process}/task/{}", thread.tid), thread.tid))
                 .collect(),
             uid: number("Uid:"),
             gid: number("Gid:"),
             arguments,
-            // Without it a debugger finds neither the program's place nor the
-            // libraries.
+            // Without it a debugger finds neither the program nor its libraries.
             auxv: fs::read(&auxv)
                 .map_err(|error| io::Error::new(error.kind(), format!("{auxv}: {error}")))?,
         })
     }
 }
 
-fn status_field<'a>(status: &'a str, key: &str) -> Option<&'a str> {
-    status
-        .lines()
-        .find_map(|line| line.strip_prefix(key))
-        .map(str::trim)
-}
-
 impl Stat {
-    fn read(folder: &str) -> Self {
+    /// Reads them from `/proc/PID` or `/proc/PID/task/TID`.
+    fn read(folder: &str, tid: i32) -> Self {
         let mut stat = fs::read(format!("{folder}/stat"))
             .ok()
             .and_then(|line| Self::parse(&line))
             .unwrap_or_default();
-        let status = fs::read_to_string(format!("{folder}/status")).unwrap_or_default();
         let set = |key| {
-            status_field(&status, key)
-                .and_then(|value| u64::from_str_radix(value, 16).ok())
-                .unwrap_or(0)
+            let value = status_field(tid, key).unwrap_or_default();
+            u64::from_str_radix(&value, 16).unwrap_or(0)
         };
         stat.pending = set("SigPnd:");
         stat.blocked = set("SigBlk:");
         stat
     }
 
-    /// `pid (name) state parent group session …`, see proc(5). The name may hold
+    /// `pid (name) state parent group session …`, see proc(5). The name may contain
     /// anything, so it ends at the last parenthesis.
     fn parse(line: &[u8]) -> Option<Self> {
         let open = line.iter().position(|byte| *byte == b'(')?;
         let close = line.iter().rposition(|byte| *byte == b')')?;
         let rest = str::from_utf8(line.get(close + 1..)?).ok()?;
         let fields: Vec<&str> = rest.split_ascii_whitespace().collect();
-        // Fields are counted from one, and the first two are before `rest`.
+        // Fields are counted from one; the first two come before `rest`.
         let field = |number: usize| fields.get(number - 3).copied();
         let time = |number| field(number)?.parse().ok();
         Some(Self {

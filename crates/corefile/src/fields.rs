@@ -1,5 +1,5 @@
-//! Structures of the ELF format and the kernel, written field by field: every
-//! one is little-endian and its padding is spelt out.
+//! Writes structures of the ELF format and of the kernel field by field, little-endian
+//! and with explicit padding.
 
 /// Bytes that grow by fields.
 #[derive(Default)]
@@ -30,7 +30,7 @@ impl Fields {
         self.0.resize(self.0.len() + count, 0);
     }
 
-    /// A text in a field of `size` bytes, cut so that a zero ends it.
+    /// A text in a field of `size` bytes, cut so that a zero follows it.
     pub fn text(&mut self, text: &[u8], size: usize) {
         let kept = text.len().min(size.saturating_sub(1));
         self.0.extend_from_slice(&text[..kept]);

@@ -1,4 +1,4 @@
-//! Where things are in the file: the headers, then the notes, then the memory.
+//! The layout of the file: headers, then notes, then memory.
 
 use super::fields::Fields;
 use std::io;
@@ -10,8 +10,8 @@ const HEADER: usize = 64;
 const PROGRAM_HEADER: usize = 56;
 const SECTION_HEADER: usize = 64;
 
-/// The count of program headers that means "see the first section header": the
-/// header's own field has 16 bits, and a process may have more mappings.
+/// The count of program headers that means "see the first section header": the field
+/// has 16 bits, and a process can have more mappings.
 const MANY: u16 = 0xffff;
 
 /// One piece of memory.
@@ -19,13 +19,13 @@ const MANY: u16 = 0xffff;
 pub struct Load {
     pub address: u64,
     pub size: u64,
-    /// How many bytes of it, from its start, are in the file.
+    /// How many of its bytes, from its start, are in the file.
     pub stored: u64,
     /// `PF_R` (4), `PF_W` (2), `PF_X` (1).
     pub flags: u32,
 }
 
-/// The file's plan.
+/// The layout.
 pub struct Layout {
     /// Headers and notes: the file's start.
     pub head: Vec<u8>,
@@ -38,7 +38,7 @@ pub struct Layout {
 /// Lays out a core of these loads and notes.
 ///
 /// # Errors
-/// When the file would be longer than a file can be.
+/// If it would be longer than a file can be.
 pub fn lay_out(loads: &[Load], notes: &[u8]) -> io::Result<Layout> {
     let count = loads.len() + 1;
     let too_many = || io::Error::new(io::ErrorKind::InvalidInput, "too many mappings for a core");

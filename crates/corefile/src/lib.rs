@@ -1,15 +1,14 @@
-//! An ELF core file of a process that goes on living.
+//! Writes an ELF core file of a process that lives on.
 //!
-//! What comes in: the registers of its threads, its memory as a file, and a way
-//! to put the original bytes over breakpoint bytes. What comes out: a file that
-//! gdb opens with `gdb PROGRAM CORE`, every thread where it stood. Nothing is
-//! written to the process and no thread is stopped here; of threads that run
-//! meanwhile, memory and registers are of slightly different moments.
+//! It takes the registers of the threads, the memory as a file, and a function that
+//! puts the original bytes over breakpoint bytes. It gives a file that gdb opens with
+//! `gdb PROGRAM CORE`, with every thread where it was. It never writes to the process
+//! and stops no thread: if threads run meanwhile, memory and registers are of slightly
+//! different moments.
 //!
-//! Which mappings are stored follows the kernel's rule for its own cores
-//! (core(5), `/proc/PID/coredump_filter`, `MADV_DONTDUMP`), with one addition:
-//! loaded images are stored wholly, so that the core can be read where the
-//! program and its libraries are not.
+//! Mappings are stored by the kernel's rule for its own cores (core(5),
+//! `/proc/PID/coredump_filter`, `MADV_DONTDUMP`), with one addition: loaded files are
+//! stored whole, so that the core can be read on a machine without them.
 
 mod facts;
 mod fields;
@@ -40,32 +39,32 @@ pub struct CoreThread {
     /// The extended state as `PTRACE_GETREGSET` gave it for `NT_X86_XSTATE`;
     /// empty when unknown.
     pub xstate: Vec<u8>,
-    /// The signal it stands at, or 0.
+    /// The signal that it is stopped by, or 0.
     pub signal: i32,
 }
 
-/// The process a core is written of.
+/// The process to write a core of.
 pub struct CoreProcess<'a> {
     /// Its number.
     pub pid: i32,
-    /// Its threads. A debugger takes the first one as the current thread.
+    /// Its threads. A debugger shows the first one as the current thread.
     pub threads: &'a [CoreThread],
     /// Its memory: `/proc/PID/mem`, opened for reading.
     pub memory: &'a File,
-    /// Puts the original bytes over breakpoint bytes in a buffer that was read
-    /// from this address.
+    /// Puts the original bytes over breakpoint bytes in a buffer that was read from
+    /// this address.
     pub hide: &'a dyn Fn(u64, &mut [u8]),
 }
 
-/// Writes the core of `process` to `path`, and gives the number of bytes written:
-/// pages of zeros are holes in the file and not counted.
+/// Writes the core of `process` to `path`. Returns the number of bytes written, not
+/// counting pages of zeros, which are holes in the file.
 ///
-/// The file appears under its name when it is complete, readable for its owner
-/// alone: memory holds secrets.
+/// The file appears under its name when it is complete. Only its owner may read it,
+/// because memory holds secrets.
 ///
 /// # Errors
-/// When the process is gone, its map cannot be read, or the file cannot be
-/// written (a full disk, say). Nothing is left behind then.
+/// If the process is gone, its map cannot be read, or the file cannot be written.
+/// Nothing is left behind then.
 pub fn write(process: &CoreProcess<'_>, path: &Path) -> io::Result<u64> {
     let first = process.threads.first().ok_or_else(|| {
         io::Error::new(
@@ -73,54 +72,30 @@ pub fn write(process: &CoreProcess<'_>, path: &Path) -> io::Result<u64> {
             "a core needs at least one thread",
         )
     })?;
-    // The memory is asked of through a thread that is there: a leader that has
-    // ended no longer has any.
+    // Through a thread that exists: a leader that has ended has no memory any more.
     let mappings = mappings::read(first.tid)?;
     let facts = Facts::read(process.pid, process.threads)?;
     let notes = notes::all(process.threads, &facts, &mappings);
     let loads: Vec<_> = mappings.iter().map(Mapping::load).collect();
     let layout = layout::lay_out(&loads, &notes)?;
-    let partial = beside(path)?;
-    let file = partial.as_file();
     let mut written = layout.head.len() as u64;
-    file.write_all_at(&layout.head, 0)
-        .and_then(|()| {
-            let mut source = memory::Source::new(process, first.tid);
-            for (mapping, offset) in mappings.iter().zip(&layout.offsets) {
-                written += source.copy(mapping, file, *offset)?;
-            }
-            // The last pages may be a hole.
-            file.set_len(layout.length)
-        })
-        .map_err(|error| named(&error, path))?;
-    partial
-        .persist(path)
-        .map_err(|error| named(&error.error, path))?;
-    Ok(written)
-}
-
-fn named(error: &io::Error, path: &Path) -> io::Error {
-    io::Error::new(
-        error.kind(),
-        format!("cannot write the core {}: {error}", path.display()),
-    )
-}
-
-/// A new file in the folder of `path`, which it is renamed to when it is complete:
-/// a rename works only within one file system.
-fn beside(path: &Path) -> io::Result<NamedTempFile> {
-    let name = path.file_name().ok_or_else(|| {
-        io::Error::new(
-            io::ErrorKind::InvalidInput,
-            format!("{} names no file", path.display()),
-        )
+    let mut write = || {
+        let folder = path.parent().filter(|folder| *folder != Path::new(""));
+        // In the same folder, because a rename works only within one file system.
+        let partial = NamedTempFile::new_in(folder.unwrap_or(Path::new(".")))?;
+        partial.as_file().write_all_at(&layout.head, 0)?;
+        let mut source = memory::Source::new(process, first.tid);
+        for (mapping, offset) in mappings.iter().zip(&layout.offsets) {
+            written += source.copy(mapping, partial.as_file(), *offset)?;
+        }
+        // The last pages may be a hole.
+        partial.as_file().set_len(layout.length)?;
+        partial.persist(path)?;
+        Ok(())
+    };
+    write().map_err(|error: io::Error| {
+        let told = format!("cannot write the core {}: {error}", path.display());
+        io::Error::new(error.kind(), told)
     })?;
-    let mut hidden = std::ffi::OsString::from(".");
-    hidden.push(name);
-    let folder = path.parent().filter(|folder| *folder != Path::new(""));
-    tempfile::Builder::new()
-        .prefix(&hidden)
-        .suffix(".partial")
-        .tempfile_in(folder.unwrap_or(Path::new(".")))
-        .map_err(|error| named(&error, path))
+    Ok(written)
 }

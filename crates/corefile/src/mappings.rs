@@ -1,38 +1,31 @@
-//! The process's mappings with what decides whether they are stored.
+//! The mappings of the process, and how much of each is stored.
 //!
-//! `/proc/PID/maps` does not tell it; `smaps` does: whether a private mapping of
-//! a file was ever written to, and the flags a program set by `madvise`.
+//! That depends on what only `smaps` tells: whether a private mapping of a file was
+//! ever written to, and the flags that a program set with `madvise`.
 
 use super::layout::{Load, PAGE};
+use redhanded_sys as sys;
 use std::collections::HashSet;
 use std::fs;
 use std::io;
+use std::ops::Deref;
 
-/// One mapping.
+/// One mapping, and how much of it is stored.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Mapping {
-    pub start: u64,
-    pub end: u64,
-    readable: bool,
-    writable: bool,
-    executable: bool,
-    shared: bool,
-    /// Where in its file it begins.
-    pub offset: u64,
-    /// As the kernel prints it: a path, a name in brackets, or nothing.
-    pub name: Vec<u8>,
-    /// Pages were made the process's own by writing to them.
+    line: sys::Mapping,
+    /// Whether the process has private copies of pages, by writing to them.
     written: bool,
     /// `MADV_DONTDUMP`.
     unwanted: bool,
-    /// A device's memory: to read it may do something.
+    /// Memory of a device. Reading it may have effects.
     device: bool,
     huge: bool,
-    /// How many bytes are stored, from its start.
+    /// How many of its bytes are stored, from its start.
     stored: u64,
 }
 
-/// The kinds of mappings in `coredump_filter`, by bit.
+/// The bits of `coredump_filter`.
 mod kind {
     pub const ANONYMOUS_PRIVATE: u32 = 1 << 0;
     pub const ANONYMOUS_SHARED: u32 = 1 << 1;
@@ -41,21 +34,24 @@ mod kind {
     pub const ELF_HEADER: u32 = 1 << 4;
     pub const HUGE_PRIVATE: u32 = 1 << 5;
     pub const HUGE_SHARED: u32 = 1 << 6;
-    /// What the kernel starts every process with.
+    /// The kernel's default.
     pub const DEFAULT: u32 = ANONYMOUS_PRIVATE | ANONYMOUS_SHARED | ELF_HEADER | HUGE_PRIVATE;
 }
 
-impl Mapping {
-    /// Whether a file is behind it.
-    pub fn has_file(&self) -> bool {
-        self.name.starts_with(b"/")
-    }
+impl Deref for Mapping {
+    type Target = sys::Mapping;
 
-    /// Whether a page that the process never touched holds zeros for sure. Such
-    /// pages are not read: reading would bring them into being.
+    fn deref(&self) -> &sys::Mapping {
+        &self.line
+    }
+}
+
+impl Mapping {
+    /// Whether pages that the process never touched are sure to hold zeros. They are
+    /// not read, because that would create them.
     ///
-    /// Not so the vDSO, which the kernel brings in page by page, and shared
-    /// memory, which others may have touched.
+    /// Not so the vDSO, which the kernel maps page by page, and shared memory, which
+    /// other processes may have touched.
     pub fn untouched_is_zero(&self) -> bool {
         let named = |names: &[&[u8]]| names.iter().any(|name| self.name.starts_with(name));
         let anonymous = self.name.is_empty() || named(&[b"[heap]", b"[stack", b"[anon:"]);
@@ -63,11 +59,11 @@ impl Mapping {
     }
 
     /// The addresses whose bytes are stored.
-    pub const fn stored(&self) -> std::ops::Range<u64> {
+    pub fn stored(&self) -> std::ops::Range<u64> {
         self.start..self.start + self.stored
     }
 
-    /// Its place in the core.
+    /// Its segment of the core.
     pub fn load(&self) -> Load {
         let flag = |is: bool, flag| if is { flag } else { 0 };
         Load {
@@ -82,8 +78,8 @@ impl Mapping {
     fn wanted(&self, filter: u32, images: &HashSet<Vec<u8>>) -> u64 {
         let whole = self.end - self.start;
         let by = |kinds: u32| if filter & kinds != 0 { whole } else { 0 };
-        // The clock pages of the kernel cannot be read from outside, and its
-        // legacy page lies beyond every process's memory.
+        // The kernel's clock pages cannot be read from outside, and its legacy page is
+        // beyond every process's memory.
         let kernels = self.name.starts_with(b"[vvar") || self.name == b"[vsyscall]";
         if !self.readable || kernels || self.device {
             return 0;
@@ -97,7 +93,7 @@ impl Mapping {
         match (self.shared, self.huge) {
             (true, true) => by(kind::HUGE_SHARED),
             (false, true) => by(kind::HUGE_PRIVATE),
-            // Shared memory without a name is a deleted file to the kernel.
+            // To the kernel, shared memory without a name is a deleted file.
             (true, false) if !self.has_file() || self.name.ends_with(b" (deleted)") => {
                 by(kind::ANONYMOUS_SHARED)
             }
@@ -112,16 +108,16 @@ impl Mapping {
     }
 }
 
-/// The mappings of the process that thread `tid` is of.
+/// The mappings of the process of thread `tid`.
 ///
 /// # Errors
-/// When it is gone or cannot be looked at.
+/// If it is gone or may not be read.
 pub fn read(tid: i32) -> io::Result<Vec<Mapping>> {
     let file = |name: &str| {
         let path = format!("/proc/{tid}/{name}");
         fs::read(&path).map_err(|error| io::Error::new(error.kind(), format!("{path}: {error}")))
     };
-    // A kernel may be built without the detailed map.
+    // A kernel may be built without `smaps`.
     let text = file("smaps").or_else(|_| file("maps"))?;
     let filter = file("coredump_filter")
         .ok()
@@ -140,8 +136,13 @@ pub fn read(tid: i32) -> io::Result<Vec<Mapping>> {
 fn parse(text: &[u8], filter: u32) -> Vec<Mapping> {
     let mut mappings: Vec<Mapping> = Vec::new();
     for line in text.split(|byte| *byte == b'\n') {
-        if let Some(mapping) = parse_head(line) {
-            mappings.push(mapping);
+        if let Some(line) = sys::Mapping::parse(line) {
+            mappings.push(Mapping {
+                line,
+                // Without the details, any private mapping may have been written to.
+                written: true,
+                ..Mapping::default()
+            });
         } else if let Some(mapping) = mappings.last_mut() {
             parse_detail(line, mapping);
         }
@@ -157,53 +158,6 @@ fn parse(text: &[u8], filter: u32) -> Vec<Mapping> {
     mappings
 }
 
-/// `start-end perms offset dev inode          name`, the name with any bytes but
-/// a line's end, which is written as `\012`.
-fn parse_head(line: &[u8]) -> Option<Mapping> {
-    let mut rest = line;
-    let mut field = || {
-        let trimmed = rest.trim_ascii_start();
-        let end = trimmed.iter().position(|byte| *byte == b' ');
-        let (field, after) = trimmed.split_at(end.unwrap_or(trimmed.len()));
-        rest = after;
-        str::from_utf8(field).ok()
-    };
-    let (start, end) = field()?.split_once('-')?;
-    let permissions = field()?;
-    let offset = field()?;
-    let (_device, _inode) = (field()?, field()?);
-    let start = u64::from_str_radix(start, 16).ok()?;
-    Some(Mapping {
-        start,
-        end: u64::from_str_radix(end, 16)
-            .ok()
-            .filter(|end| *end > start)?,
-        readable: permissions.contains('r'),
-        writable: permissions.contains('w'),
-        executable: permissions.contains('x'),
-        shared: permissions.contains('s'),
-        offset: u64::from_str_radix(offset, 16).ok()?,
-        name: unescape(rest.trim_ascii_start()),
-        // Without details everything private may have been written to.
-        written: true,
-        ..Mapping::default()
-    })
-}
-
-fn unescape(mut name: &[u8]) -> Vec<u8> {
-    let mut plain = Vec::with_capacity(name.len());
-    while let Some(&byte) = name.first() {
-        if let Some(after) = name.strip_prefix(b"\\012") {
-            plain.push(b'\n');
-            name = after;
-        } else {
-            plain.push(byte);
-            name = &name[1..];
-        }
-    }
-    plain
-}
-
 fn parse_detail(line: &[u8], mapping: &mut Mapping) {
     let Some((key, value)) = str::from_utf8(line)
         .ok()
@@ -214,7 +168,7 @@ fn parse_detail(line: &[u8], mapping: &mut Mapping) {
     let some = || !value.trim_start().starts_with("0 ");
     match key {
         "Rss" => mapping.written = false,
-        // A swapped page is a written one.
+        // A swapped page was written to.
         "Anonymous" | "Swap" => mapping.written |= some(),
         "VmFlags" => {
             for flag in value.split_ascii_whitespace() {
@@ -318,17 +272,8 @@ mod tests {
             ("1000-2000 rw-p 0 fe:00 9 /data", false),
         ];
         for (line, expected) in rows {
-            let mapping = parse_head(line.as_bytes()).unwrap();
-            assert_eq!(mapping.untouched_is_zero(), expected, "{line}");
+            let mappings = parse(line.as_bytes(), kind::DEFAULT);
+            assert_eq!(mappings[0].untouched_is_zero(), expected, "{line}");
         }
-    }
-
-    #[test]
-    fn names_keep_their_bytes() {
-        let text = b"1000-2000 r--p 00003000 fe:00 9       /a b\\012c\xff (deleted)\n";
-        let mappings = parse(text, kind::DEFAULT);
-        assert_eq!(mappings[0].name, b"/a b\nc\xff (deleted)");
-        assert_eq!(mappings[0].offset, 0x3000);
-        assert!(parse(b"nonsense\n2000-1000 r--p 0 0 0\n\n", 0).is_empty());
     }
 }

@@ -1,4 +1,4 @@
-//! From the process's memory to the file, a piece at a time.
+//! Copies the process's memory to the file, piece by piece.
 
 use super::CoreProcess;
 use super::layout::PAGE;
@@ -10,10 +10,10 @@ use std::os::unix::fs::FileExt;
 
 const PAGE_BYTES: usize = PAGE as usize;
 
-/// How many pages are looked at together.
+/// How many pages are read together.
 const PIECE: usize = 256;
 
-/// The bits of a page's entry in `/proc/PID/pagemap` that say it exists: present
+/// The bits of an entry in `/proc/PID/pagemap` that say that the page exists: present
 /// and swapped.
 const EXISTS: u64 = 3 << 62;
 
@@ -34,8 +34,8 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// Writes the stored part of `mapping` to `file` at `offset`, leaving out
-    /// pages of zeros, and gives the number of bytes written.
+    /// Writes the stored part of `mapping` to `file` at `offset`, without pages of
+    /// zeros. Returns the number of bytes written.
     pub fn copy(&mut self, mapping: &Mapping, file: &File, offset: u64) -> io::Result<u64> {
         let stored = mapping.stored();
         let mut written = 0;
@@ -83,8 +83,8 @@ impl<'a> Source<'a> {
     }
 }
 
-/// Reads `buffer` from `address`. A page that cannot be read (beyond its file's
-/// end, or unmapped meanwhile) becomes zeros.
+/// Reads `buffer` from `address`. A page that cannot be read, because it is beyond the
+/// end of its file or was unmapped, becomes zeros.
 fn fill(memory: &File, address: u64, buffer: &mut [u8]) -> io::Result<()> {
     let mut done = 0;
     while done < buffer.len() {
@@ -108,7 +108,7 @@ fn fill(memory: &File, address: u64, buffer: &mut [u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// Writes the pages of `buffer` that hold anything, neighbours at once.
+/// Writes the pages of `buffer` that are not all zeros, adjacent ones together.
 fn write_runs(buffer: &[u8], file: &File, offset: u64) -> io::Result<u64> {
     const ZEROS: [u8; PAGE_BYTES] = [0; PAGE_BYTES];
     let mut written = 0;

@@ -1,8 +1,7 @@
-//! The notes of a core, in the order the kernel writes them.
+//! The notes of a core, in the kernel's order.
 //!
-//! The order matters to debuggers: the floating-point registers belong to the
-//! thread whose `NT_PRSTATUS` stands before them, and the first thread is taken
-//! as the current one.
+//! The order matters to debuggers: the floating-point registers belong to the thread of
+//! the `NT_PRSTATUS` before them, and the first thread is the current one.
 
 use super::CoreThread;
 use super::facts::{Facts, Stat};
@@ -40,7 +39,7 @@ pub fn all(threads: &[CoreThread], facts: &Facts, mappings: &[Mapping]) -> Vec<u
 }
 
 fn note(out: &mut Fields, owner: &[u8], kind: u32, content: &[u8]) {
-    // The kernel keeps its own below a few megabytes; these come from it.
+    // The notes come from the kernel, which keeps its own below a few megabytes.
     let length = |bytes: usize| u32::try_from(bytes).unwrap_or(u32::MAX);
     out.u32(length(owner.len() + 1));
     out.u32(length(content.len()));
@@ -100,7 +99,7 @@ fn process(facts: &Facts) -> Vec<u8> {
     out.0
 }
 
-/// `siginfo_t`: what is known of the signal is its number.
+/// `siginfo_t`, of which only the signal's number is known.
 fn signal(thread: &CoreThread) -> Vec<u8> {
     let mut out = Fields::default();
     out.i32(thread.signal);
@@ -108,8 +107,7 @@ fn signal(thread: &CoreThread) -> Vec<u8> {
     out.0
 }
 
-/// Which file is mapped where, so that a debugger finds the parts that are not
-/// stored.
+/// Which file is mapped where, so that a debugger finds what is not stored.
 fn files(mappings: &[Mapping]) -> Vec<u8> {
     let files: Vec<_> = mappings.iter().filter(|map| map.has_file()).collect();
     let mut out = Fields::default();

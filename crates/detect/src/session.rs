@@ -204,8 +204,8 @@ impl Session<'_> {
                     self.target.resume(task);
                 }
                 Event::Passed { module, svma, loss } => self.passed(module, svma, loss),
-                Event::NotArmed { module, svma } => {
-                    self.counts.losses.add(Loss::TextChanged);
+                Event::NotArmed { module, svma, loss } => {
+                    loss.map(|loss| self.counts.losses.add(loss));
                     self.sampler.unusable(module, svma);
                 }
                 Event::ModulesChanged => self.modules_changed(),

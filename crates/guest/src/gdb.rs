@@ -120,7 +120,7 @@ impl Gdb {
     /// sleeping. For a machine that we started, on a UNIX socket.
     pub fn reserve_host_cpu(&mut self) {
         // If that fails it only takes longer.
-        self.connection.spins = sys::keep_apart(self.connection.as_fd()).unwrap_or(false);
+        self.connection.spins = sys::reserve_cpu(self.connection.as_fd()).unwrap_or(false);
     }
 
     /// The vCPUs, as the stub numbers them: from 1.

@@ -38,6 +38,11 @@ pub enum Loss {
     /// The bytes at the site are not those of its file, so that it is left alone; or
     /// not those that the window was opened for, so that nothing is claimed.
     TextChanged,
+    /// The code could not be written, so that no breakpoint could be set.
+    CodeNotWritable,
+    /// More breakpoints would be set than can be kept track of in case the tracer is
+    /// killed.
+    TooManyBreakpoints,
     /// The window ended because its thread or the target did.
     ThreadGone,
     /// A thread could not be watched.
@@ -68,6 +73,8 @@ impl Loss {
             Self::OverBudget => "over budget",
             Self::TooManyWindows => "too many windows open",
             Self::TextChanged => "text differs from its file",
+            Self::CodeNotWritable => "code could not be written",
+            Self::TooManyBreakpoints => "more breakpoints than can be kept track of",
             Self::ThreadGone => "thread or program ended in the window",
             Self::Unwatched => "threads without a watch",
             Self::InInterrupt => "in an interrupt's handler",

@@ -91,6 +91,8 @@ pub enum Ending {
     EndedByUs,
     /// It lives on.
     LeftRunning,
+    /// It lives on, stopped at a race.
+    LeftStopped,
 }
 
 impl fmt::Display for Ending {
@@ -103,6 +105,7 @@ impl fmt::Display for Ending {
             }
             Self::EndedByUs => f.write_str("ended by redhanded"),
             Self::LeftRunning => f.write_str("left running"),
+            Self::LeftStopped => f.write_str("left stopped at the race"),
         }
     }
 }

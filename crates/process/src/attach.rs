@@ -1,4 +1,4 @@
-//! Attaching to a process that runs already: nobody in it is stopped.
+//! Attaches to a running process without stopping its threads.
 
 use super::{OPTIONS, Process, Settings, Signals, Tracer, tasks};
 use redhanded_sys::{self as sys, Tid};
@@ -9,14 +9,14 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
 
-/// How often threads that were born meanwhile are looked for.
+/// How often to look for threads that were started meanwhile.
 const ROUNDS: u32 = 100;
 
 impl Process {
     /// Attaches to process `pid` and all its threads.
     ///
     /// # Errors
-    /// When it is not there or may not be traced, with the reason.
+    /// If it does not exist or may not be traced, with the reason.
     pub fn attach(
         pid: u32,
         images: Arc<Images>,
@@ -39,7 +39,7 @@ impl Process {
         Ok(process)
     }
 
-    /// Seizes every thread. What is born of a seized one is seized already.
+    /// Seizes every thread. Threads that a seized one starts are seized already.
     fn seize_all(&mut self, pid: Tid, space: redhanded_model::SpaceId) -> Result<(), TargetError> {
         for _ in 0..ROUNDS {
             let mut any = false;
@@ -53,7 +53,7 @@ impl Process {
                         self.add_task(tid, pid, space);
                         self.see_sleeping_stack(tid);
                     }
-                    // Gone again, or one of ours that we will hear of.
+                    // It is gone again, or we trace it already and will hear of it.
                     Err(_) if self.is_known_elsewhere(tid) => {}
                     Err(error) => return Err(refused(pid, &error)),
                 }
@@ -73,7 +73,7 @@ impl Process {
         tasks::tracer_of(tid).is_none_or(|tracer| tracer == own)
     }
 
-    /// The stack of a thread that does not stand: where it was last in the kernel.
+    /// Reads the stack pointer of a running thread: where it last entered the kernel.
     fn see_sleeping_stack(&mut self, tid: Tid) {
         if let Some(task) = self.tasks.get_mut(&tid) {
             task.stack = tasks::stack_pointer(task.pid, tid).unwrap_or(0);
@@ -81,7 +81,7 @@ impl Process {
     }
 }
 
-/// Says no before anything is touched, where that is clear.
+/// Refuses what cannot work before anything is touched.
 fn check(pid: Tid) -> Result<(), TargetError> {
     let Some(leader) = tasks::process_of(pid) else {
         return Err(no_such_process(pid.cast_unsigned()));
@@ -98,7 +98,12 @@ fn check(pid: Tid) -> Result<(), TargetError> {
     if let Some(tracer) = tasks::tracer_of(pid).filter(|tracer| *tracer != 0) {
         let name = tasks::name(tracer, tracer);
         return no(format!(
-            "process {pid} is traced by {name} (process {tracer}) already; end that first"
+            "process {pid} is already traced by {name} (process {tracer}); end that first"
+        ));
+    }
+    if tasks::has_ended(pid) {
+        return no(format!(
+            "process {pid} has ended; only its exit status is left, for its parent (a zombie)"
         ));
     }
     if fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| line.is_empty())
@@ -106,7 +111,7 @@ fn check(pid: Tid) -> Result<(), TargetError> {
             .is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
     {
         return no(format!(
-            "{pid} is a thread of the kernel or has ended; `redhanded kernel` will be for that"
+            "{pid} is a thread of the kernel; `redhanded kernel` observes kernels in virtual machines"
         ));
     }
     Ok(())
@@ -116,7 +121,7 @@ fn no_such_process(pid: u32) -> TargetError {
     TargetError::Unsupported(format!("there is no process {pid}"))
 }
 
-/// Why tracing was refused, and what to do.
+/// Why tracing was refused, and what to do about it.
 fn refused(pid: Tid, error: &io::Error) -> TargetError {
     if error.raw_os_error() == Some(libc::ESRCH) {
         return no_such_process(pid.cast_unsigned());
@@ -128,18 +133,17 @@ fn refused(pid: Tid, error: &io::Error) -> TargetError {
         (Ok(owner), _) if own != 0 && owner != own => {
             format!("it belongs to user {owner}; run redhanded as that user or as root")
         }
-        (_, "3") => "kernel.yama.ptrace_scope is 3, which forbids tracing until the next boot; \
-                     start the program with `redhanded run` elsewhere"
+        (_, "3") => "kernel.yama.ptrace_scope is 3, which forbids all tracing until the next boot"
             .to_owned(),
         (_, "1" | "2") if own != 0 => format!(
             "kernel.yama.ptrace_scope is {}, which lets only root attach; run redhanded as root, \
              or `sysctl kernel.yama.ptrace_scope=0`, or start the program with `redhanded run`",
             scope.trim()
         ),
-        _ if own == 0 => "root may not trace it: in a container, start that with \
-                               --cap-add=SYS_PTRACE; else a security module forbids it"
+        _ if own == 0 => "even root may not trace it: a container needs --cap-add=SYS_PTRACE; \
+                          otherwise a security module forbids it"
             .to_owned(),
-        _ => "it has rights that you have not (it was set-user-ID, or made itself unreadable); \
+        _ => "it has privileges that you do not have (it is setuid, or made itself undumpable); \
               run redhanded as root"
             .to_owned(),
     };

@@ -1,9 +1,9 @@
-//! Letting go, so that nothing of us stays behind and nobody notices.
+//! Lets go of a process so that nothing is left behind and no thread notices.
 //!
-//! The bytes and the watches go first, and traps that are under way are waited
-//! for. A tracer that is a process of its own then simply ends: the kernel frees
-//! its tracees where they are, also those that sleep. In-process, each thread is
-//! stopped for that.
+//! Breakpoints and watches are removed first, then traps that are under way are
+//! awaited. If the tracer is a process of its own it then simply ends: the kernel frees
+//! its tracees where they are, even asleep. If not, each thread is stopped to be
+//! detached.
 
 use super::events::{ending, pause};
 use super::tasks::{self, Signals, bit};
@@ -13,29 +13,29 @@ use redhanded_sys::{self as sys, Change, Tid};
 use redhanded_target::{Control, Ending, Stop};
 use std::time::{Duration, Instant};
 
-/// Nothing is under way when so long nothing was heard.
-const QUIET: Duration = Duration::from_millis(2);
-/// How long that is waited for; there may always be something.
+/// Nothing is under way if no report has come for this long.
+const SETTLED_AFTER: Duration = Duration::from_millis(2);
+/// The longest time to wait for that; there may always be something.
 const PATIENCE: Duration = Duration::from_millis(300);
-/// How long traps that are known to come are: on a busy machine a thread may wait
-/// long for a CPU.
+/// The longest time to wait for traps that are known to be pending. On a busy machine a
+/// thread may wait long for a CPU.
 const TRAPS_COME_WITHIN: Duration = Duration::from_secs(5);
-/// How often a thread that is told to stop is looked at before it is given up.
+/// How often to look for the stop of an interrupted thread before giving up.
 const STOP_TRIES: u32 = 2000;
-/// The same for one whose SIGTRAP is on its way, which would kill.
+/// The same for a thread with a pending SIGTRAP, which would kill it.
 const TRAP_TRIES: u32 = 25_000;
-/// How often threads that were born during a detach are looked for.
+/// How often to look for threads that were started during a detach.
 const DETACH_ROUNDS: u32 = 100;
 const TRAP: u64 = bit(libc::SIGTRAP);
 
 impl Process {
-    /// Removes every trace of us and lets all threads go, untraced.
+    /// Removes everything of ours and lets all threads go, untraced.
     pub fn detach(&mut self) {
         if self.tasks.is_empty() && self.newborn.is_empty() {
             return;
         }
         self.withdraw();
-        sys::let_ear_listen(false);
+        sys::let_waiter_run(false);
         self.settle_down();
         self.settle_all_newborns();
         self.pay_back();
@@ -46,7 +46,7 @@ impl Process {
         self.newborn.clear();
     }
 
-    /// Waits for a program that was launched in-process and is untraced to end.
+    /// Waits for the end of a program that this process launched and no longer traces.
     pub fn wait_for_end(&mut self) -> Ending {
         while self.ended.is_none() {
             match sys::wait_for(self.pid) {
@@ -71,13 +71,13 @@ impl Process {
                     space.watches = Watches::Refused(String::new());
                 }
             }
-            self.spread_registers(id);
+            self.update_debug_registers(id);
         }
         self.settle_all_newborns();
     }
 
-    /// Lets whoever stopped go on until nothing is under way: no thread is behind
-    /// a removed breakpoint or has a trap coming.
+    /// Resumes stopped threads until nothing is under way: no thread is behind a
+    /// removed breakpoint or has a trap pending.
     fn settle_down(&mut self) {
         for tid in std::mem::take(&mut self.parked) {
             self.go_on(tid, 0);
@@ -93,7 +93,7 @@ impl Process {
                     self.pending.extend(stop);
                     heard = Instant::now();
                 }
-                Ok(None) if patient && heard.elapsed() < QUIET => pause(heard),
+                Ok(None) if patient && heard.elapsed() < SETTLED_AFTER => pause(heard),
                 Ok(None) => {
                     let coming = |tid: &Tid| {
                         let waiting = tasks::signals(*tid, Signals::Pending) & TRAP;
@@ -103,7 +103,7 @@ impl Process {
                         return;
                     }
                     heard = Instant::now();
-                    std::thread::sleep(QUIET / 10);
+                    std::thread::sleep(SETTLED_AFTER / 10);
                 }
                 Err(_) => return,
             }
@@ -124,8 +124,8 @@ impl Process {
         }
     }
 
-    /// Gives threads their SIGTRAP back that they block, and takes those away
-    /// that wait for them because they do.
+    /// Blocks SIGTRAP again in threads that believe they block it, and discards ours
+    /// that are pending there.
     fn pay_back(&mut self) {
         let owing: Vec<Tid> = self
             .tasks
@@ -147,7 +147,7 @@ impl Process {
             return;
         };
         let holds = task.holds_trap;
-        // Whether it is to block SIGTRAP in the end.
+        // Whether it should block SIGTRAP in the end.
         let mut blocks = task.owes_trap;
         let _ = sys::interrupt(tid);
         let mut tries = STOP_TRIES;
@@ -155,21 +155,21 @@ impl Process {
             tries -= 1;
             match self.change_of(tid) {
                 Ok(Some(Change::Stopped(libc::SIGTRAP, 0))) => {
-                    // The one that waited, or a trap that came late.
+                    // The pending one, or a trap that came late.
                     let stop = self.changed(tid, Change::Stopped(libc::SIGTRAP, 0));
                     self.pending.extend(stop);
                     self.release_all();
-                    // Only now: an interruption comes before a signal, and this one
-                    // would never have been delivered.
+                    // Not earlier: an interruption comes before a signal, which would
+                    // never have been delivered then.
                     let _ = sys::interrupt(tid);
                 }
                 Ok(Some(Change::Stopped(_, libc::PTRACE_EVENT_STOP))) => {
                     let waits = !holds && tasks::signals(tid, Signals::Pending) & TRAP != 0;
                     let mask = sys::signal_mask(tid).unwrap_or(0);
                     blocks |= mask & TRAP != 0;
-                    Self::undo_interruption(tid);
+                    Self::restart_system_call(tid);
                     if waits {
-                        // It is delivered next, and stops with us.
+                        // It is delivered next, and reported to us.
                         let _ = sys::set_signal_mask(tid, mask & !TRAP);
                         let _ = sys::resume(tid, 0);
                         tries = TRAP_TRIES;
@@ -209,8 +209,8 @@ impl Process {
             }
         }
         self.settle_newborns();
-        // Threads that were born meanwhile are traced without our knowing. Each
-        // look may find new ones, but only of threads that the last one missed.
+        // Threads that were started meanwhile are traced without our knowing. Each look
+        // may find new ones, but only of threads that the last look missed.
         for _ in 0..DETACH_ROUNDS {
             let traced = tasks::traced(self.pid);
             if traced.is_empty() {
@@ -222,7 +222,7 @@ impl Process {
         }
     }
 
-    /// Stops a running thread and lets it go.
+    /// Stops a running thread and detaches it.
     fn stop_and_detach(&mut self, tid: Tid) {
         let _ = sys::interrupt(tid);
         for _ in 0..STOP_TRIES {
@@ -232,7 +232,7 @@ impl Process {
                     return;
                 }
                 Ok(Some(Change::Stopped(_, libc::PTRACE_EVENT_STOP))) => {
-                    Self::undo_interruption(tid);
+                    Self::restart_system_call(tid);
                     let _ = sys::detach(tid, 0);
                     return;
                 }
@@ -256,7 +256,7 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // Every way out, a panic too, leaves the text as it was.
+        // Every way out, even a panic, restores the text.
         self.detach();
     }
 }

@@ -1,4 +1,4 @@
-//! A core file of a space as it is now, its process living on.
+//! Writes a core file of a space while its process lives on.
 
 use super::{Process, State};
 use redhanded_corefile::{self as corefile, CoreProcess, CoreThread};
@@ -8,14 +8,14 @@ use std::io;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Register sets, as the kernel numbers them.
+/// Register sets, by the kernel's numbers.
 const FLOATING: i32 = 2;
 const XSTATE: i32 = 0x202;
-/// How long running threads may take to stop; one that does not is left out.
+/// How long running threads may take to stop. One that takes longer is left out.
 const STOPS_WITHIN: Duration = Duration::from_millis(500);
 
 impl Process {
-    /// Writes the core. All threads of the process stand meanwhile.
+    /// Writes the core. All threads of the process are stopped meanwhile.
     pub(super) fn dump(&mut self, id: SpaceId, first: &[TaskId], path: &Path) -> io::Result<u64> {
         let Some(pid) = self.spaces.get(&id).map(|space| space.pid) else {
             return Err(io::ErrorKind::NotFound.into());
@@ -46,13 +46,13 @@ impl Process {
                 corefile::write(&process, path)
             });
         for tid in stopped_for_it {
-            Self::undo_interruption(tid);
+            Self::restart_system_call(tid);
             self.go_on(tid, 0);
         }
         result
     }
 
-    /// Stops every running thread of a space; those that stand because of it.
+    /// Stops every running thread of a space. Returns the threads that this stopped.
     fn stop_all(&mut self, id: SpaceId) -> Vec<Tid> {
         let mut waiting: Vec<Tid> = self
             .tasks_in(id)
@@ -78,7 +78,7 @@ impl Process {
             }
             let stop = self.changed(tid, change);
             self.pending.extend(stop);
-            // It stands for another reason; the stop we asked for comes later.
+            // It stopped for another reason; the stop we asked for comes later.
             if !matches!(
                 self.tasks.get(&tid).map(|task| task.state),
                 Some(State::Running)

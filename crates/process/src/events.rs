@@ -1,6 +1,5 @@
-//! What the kernel reports of traced processes, sorted: stops that the window
-//! driver wants to hear of, and the target's own business, which goes on as if
-//! nobody were looking.
+//! Turns the kernel's reports about traced processes into stops for the window driver.
+//! What is the target's own business goes on as if nobody were looking.
 
 use super::hooks::Hook;
 use super::tasks::{self, Signals, bit};
@@ -14,13 +13,13 @@ use redhanded_target::{Control, Ending, Stop, TargetError};
 use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
 
-/// How long the next report is awaited without sleeping.
+/// How long to spin for the next report before sleeping.
 const SPIN: Duration = Duration::from_micros(30);
-/// SIGCHLD goes to the whole process: another thread that drives a program of
-/// its own may take ours.
+/// SIGCHLD goes to the whole process, so another thread that drives another program may
+/// take ours.
 const LONGEST_SLEEP: Duration = Duration::from_millis(50);
 
-/// Signals that end a program with a core, for a mistake most often.
+/// Signals that end a program with a core dump, usually because of a bug.
 const FATAL: [i32; 10] = [
     libc::SIGQUIT,
     libc::SIGTRAP,
@@ -47,9 +46,8 @@ pub(super) fn task_id(tid: Tid) -> TaskId {
     TaskId(tid.cast_unsigned())
 }
 
-/// Waits a moment for something that began then. Whoever is waited for may need this
-/// very CPU, and does not get it from one that runs before all others and never
-/// sleeps.
+/// Waits a moment for something that began at `since`. It must sleep: this thread runs
+/// before all others, and what it waits for may need this very CPU.
 pub(super) fn pause(since: Instant) {
     if since.elapsed() < SPIN {
         std::hint::spin_loop();
@@ -59,16 +57,16 @@ pub(super) fn pause(since: Instant) {
 }
 
 impl Process {
-    /// Takes reports until one concerns the driver or the deadline passes.
+    /// Handles reports until one concerns the driver or the deadline passes.
     pub(super) fn poll(&mut self, deadline: Duration) -> Result<Stop, TargetError> {
-        // A thread that was just let go often stops again at once, and sleeping
-        // and waking cost more than a short look or two.
+        // A thread that was just resumed often stops again at once, and sleeping costs
+        // more than looking a few times.
         let spin_until = self.now() + SPIN;
         loop {
             match self.next_change() {
                 Ok(Some((tid, change))) => {
                     let stop = self.changed(tid, change);
-                    // What was noted on the way comes first.
+                    // What was queued on the way comes first.
                     self.pending.extend(stop);
                     if let Some(stop) = self.pending.pop_front() {
                         return Ok(stop);
@@ -114,7 +112,7 @@ impl Process {
         }
     }
 
-    /// The next report, without waiting.
+    /// The next report, if there is one.
     pub(super) fn next_change(&mut self) -> std::io::Result<Option<(Tid, Change)>> {
         match self.backlog.pop_front() {
             Some(heard) => Ok(Some(heard)),
@@ -122,7 +120,7 @@ impl Process {
         }
     }
 
-    /// The next report of one thread, without waiting.
+    /// The next report of one thread, if there is one.
     pub(super) fn change_of(&mut self, tid: Tid) -> std::io::Result<Option<Change>> {
         let heard = self.backlog.iter().position(|(heard, _)| *heard == tid);
         match heard.and_then(|at| self.backlog.remove(at)) {
@@ -131,7 +129,7 @@ impl Process {
         }
     }
 
-    /// Waits for a newborn's first stop; whether it lived to have one.
+    /// Waits for the first stop of a new task. Returns whether it lived to have one.
     pub(super) fn await_birth(&mut self, tid: Tid) -> bool {
         let change = match self.change_of(tid) {
             Ok(None) => sys::wait_for(tid),
@@ -150,16 +148,17 @@ impl Process {
         if tid == self.pid {
             self.ended = ending(change);
         }
+        self.pc_samples.remove(&tid);
         let task = self.tasks.remove(&tid)?;
         self.pending.push_back(Stop::TaskGone(task_id(tid)));
         if tid == task.pid {
-            // A daemon's parent is gone before its child was heard of.
+            // A daemon's parent may be gone before its child is heard of.
             self.settle_newborns();
         }
         self.leave_space(task.space)
     }
 
-    /// A task is no longer in a space; whether that was its last.
+    /// Removes a task from a space. Reports it if that was the last one.
     pub(super) fn leave_space(&mut self, id: SpaceId) -> Option<Stop> {
         let heir = self.tasks_in(id).map(|(_, task)| task.pid).next();
         let space = self.spaces.get_mut(&id)?;
@@ -173,7 +172,7 @@ impl Process {
                 space.breakpoints.forget_all();
                 let pid = space.pid;
                 self.spaces.remove(&id);
-                // One that became another program is still there.
+                // A process that ran another program is still there.
                 if let Some(ledger) = self.ledger
                     && !self.tasks.values().any(|task| task.pid == pid)
                 {
@@ -198,7 +197,8 @@ impl Process {
                 if let Ok(child) = sys::event_message(tid) {
                     self.child_of(tid, child as Tid, event);
                 }
-                // A space that wakes is armed before anybody in it goes on.
+                // A space that starts to be sampled is armed before its threads are
+                // resumed.
                 if self.pending.is_empty() {
                     self.go_on(tid, 0);
                 } else {
@@ -218,7 +218,7 @@ impl Process {
                             self.continued(tid);
                         }
                         self.see_stack(tid);
-                        Self::undo_interruption(tid);
+                        Self::restart_system_call(tid);
                         self.go_on(tid, 0);
                     }
                 }
@@ -231,7 +231,7 @@ impl Process {
         }
     }
 
-    /// A new thread's stack pointer, if it could not be read when it was added.
+    /// Reads a new thread's stack pointer if that was not possible when it was added.
     fn see_stack(&mut self, tid: Tid) {
         if let Some(task) = self.tasks.get_mut(&tid)
             && task.stack == 0
@@ -240,8 +240,8 @@ impl Process {
         }
     }
 
-    /// The first stop of something whose parent's event has not told what it is,
-    /// or has.
+    /// Handles the first stop of a new task, whether its parent's event has come or
+    /// not.
     fn newborn_stopped(&mut self, tid: Tid) {
         match self.newborn.remove(&tid) {
             Some(Newborn::Unseen(kind)) => self.settle(tid, kind),
@@ -249,7 +249,7 @@ impl Process {
         }
     }
 
-    /// A signal is about to be delivered: ours, or the target's.
+    /// Handles a signal that is about to be delivered: ours, or the target's.
     fn signalled(&mut self, tid: Tid, signal: i32) -> Option<Stop> {
         if signal != libc::SIGTRAP {
             return self.deliver(tid, signal);
@@ -260,8 +260,8 @@ impl Process {
         };
         match info.code {
             sys::SI_KERNEL => self.trapped(tid, registers),
-            // Of two that wait the kernel keeps the first only: the thread has run
-            // on after a watch fired, and into a breakpoint.
+            // Of two pending signals the kernel keeps only the first: the thread ran on
+            // after a watch fired, and into a breakpoint.
             sys::TRAP_PERF if info.late && self.has_executed_breakpoint(tid, &registers) => {
                 self.trapped(tid, registers)
             }
@@ -273,7 +273,7 @@ impl Process {
                 address: Avma(info.address),
             }),
             sys::TRAP_HWBKPT => self.register_fired(tid, registers),
-            // Of two that wait, the kernel shows the first, which is not ours.
+            // Of two pending signals the kernel shows the first, which is not ours.
             _ if self.stands_behind_site(tid, &registers) => {
                 let stop = self.trapped(tid, registers);
                 Self::give_trap_back(tid);
@@ -291,8 +291,8 @@ impl Process {
         }
     }
 
-    /// Whether a thread stands one byte into a longer instruction that has or had a
-    /// breakpoint, where only that can have brought it.
+    /// Whether a thread is one byte into a longer instruction that has or had a
+    /// breakpoint. Only executing that breakpoint can have brought it there.
     fn has_executed_breakpoint(&self, tid: Tid, registers: &Registers) -> bool {
         let address = registers.rip.wrapping_sub(1);
         let Some(space) = self.space_of(tid) else {
@@ -323,14 +323,14 @@ impl Process {
                 .is_some_and(|space| space.breakpoints.stands_at(registers.rip.wrapping_sub(1)))
     }
 
-    /// Delivers a signal that is the target's own.
+    /// Delivers a signal of the target's own.
     fn deliver(&mut self, tid: Tid, signal: i32) -> Option<Stop> {
         if !FATAL.contains(&signal) || !self.will_kill(tid, signal) {
             self.go_on(tid, signal);
             return None;
         }
-        // The core that it may leave is to hold the program's own code. A vforked
-        // child's text is its parent's, who lives on.
+        // A core dump should hold the program's own code. But a vforked child runs in
+        // its parent's memory, and the parent lives on.
         let Task { pid, space: id, .. } = *self.tasks.get(&tid)?;
         let alone = self.tasks_in(id).all(|(_, task)| task.pid == pid);
         if let Some(space) = self.spaces.get_mut(&id).filter(|_| alone) {
@@ -346,14 +346,14 @@ impl Process {
         })
     }
 
-    /// Whether nobody handles a signal that is about to be delivered.
+    /// Whether a signal that is about to be delivered has no handler.
     fn will_kill(&self, tid: Tid, signal: i32) -> bool {
         let handled = tasks::signals(tid, Signals::Handled) | tasks::signals(tid, Signals::Ignored);
         self.space_of(tid).is_some_and(|space| space.awake) && handled & bit(signal) == 0
     }
 
-    /// A thread executed an `int3`: a site's, a hook's, one that is gone already,
-    /// or the program's own.
+    /// Handles an executed `int3`: of a site, of a hook, of a breakpoint that is gone
+    /// already, or of the program itself.
     fn trapped(&mut self, tid: Tid, mut registers: Registers) -> Option<Stop> {
         let address = registers.rip.wrapping_sub(1);
         let id = self.tasks.get(&tid)?.space;
@@ -384,7 +384,8 @@ impl Process {
         None
     }
 
-    /// A thread is about to execute an instruction that a debug register names.
+    /// Handles a thread that is about to execute an instruction at a debug register's
+    /// address.
     fn reached(&mut self, tid: Tid, registers: Registers) -> Option<Stop> {
         let id = self.tasks.get(&tid)?.space;
         let safe = self.settings.safe;
@@ -398,12 +399,12 @@ impl Process {
                 registers,
             });
         }
-        // Another thread was first.
+        // Another thread came first.
         self.go_on(tid, 0);
         None
     }
 
-    /// A debug register that was set through ptrace fired.
+    /// Handles a watch in a debug register that was set through ptrace.
     fn register_fired(&mut self, tid: Tid, registers: Registers) -> Option<Stop> {
         self.mend_trap(tid);
         let task = self.tasks.get(&tid)?;
@@ -429,7 +430,8 @@ impl Process {
         })
     }
 
-    /// The dynamic linker mapped or unmapped something. Carries out the `ret`.
+    /// Handles a call of the dynamic linker, which mapped or unmapped something.
+    /// Performs the `ret`.
     fn linker_called(&mut self, tid: Tid, registers: &Registers) -> Option<Stop> {
         let stack = registers.stack_pointer();
         let space = self.space_of(tid)?;
@@ -438,7 +440,7 @@ impl Process {
             let _ = sys::return_to(tid, back, stack.wrapping_add(8));
         }
         if self.scan(id) {
-            // It stays until the new library's sites are armed.
+            // It waits until the new library's sites are armed.
             self.parked.push(tid);
             return Some(Stop::ModulesChanged);
         }

@@ -1,6 +1,6 @@
-//! The processes a program starts: threads, forked and vforked children, and
-//! what exec makes of them. Each has the breakpoints of its own space, and one
-//! that is not followed has none left in it.
+//! The processes that a program starts: threads, forked and vforked children, and what
+//! exec makes of them. Each has the breakpoints of its own space. A child that is not
+//! followed has none.
 
 use super::events::task_id;
 use super::maps;
@@ -13,11 +13,11 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::Duration;
 
-/// Whoever makes a child tells of it in this time, however busy the machine is.
+/// A parent's event arrives within this time, however busy the machine is.
 const TOLD_WITHIN: Duration = Duration::from_secs(10);
 
 impl Process {
-    /// `parent` made `child` by fork, vfork or clone.
+    /// Handles that `parent` made `child` by fork, vfork or clone.
     pub(super) fn child_of(&mut self, parent: Tid, child: Tid, event: i32) {
         let Some(maker) = self.tasks.get(&parent).cloned() else {
             return;
@@ -27,12 +27,12 @@ impl Process {
             return;
         }
         let is_thread = tasks::process_of(child) == Some(maker.pid);
-        // Which event it is depends on the signal at its end, not on the memory.
-        // Where the kernel does not say, a fork is what forks are.
+        // The kind of event depends on the child's exit signal, not on its memory. If
+        // the kernel does not tell, fork means a copy.
         let shares_memory = is_thread
             || sys::same_memory(maker.pid, child).unwrap_or(event != libc::PTRACE_EVENT_FORK);
         if shares_memory {
-            // Its breakpoints are its maker's: it stays traced until it execs or
+            // It has its parent's breakpoints, so it stays traced until it execs or
             // ends, followed or not.
             let pid = if is_thread { maker.pid } else { child };
             self.add_task(child, pid, maker.space);
@@ -54,7 +54,7 @@ impl Process {
             follow,
             owes_trap: maker.owes_trap,
         };
-        // One that is left to others is so before its maker can look for it.
+        // A child that is not followed is let go before its parent can look for it.
         let stopped = stopped || (!follow && self.await_birth(child));
         if stopped {
             self.settle(child, kind);
@@ -63,8 +63,8 @@ impl Process {
         }
     }
 
-    /// A stopped newborn goes on, or waits with its maker until a space that woke
-    /// for it is armed.
+    /// Resumes a stopped new task. If a space has just started to be sampled, it waits
+    /// with its parent until the sites are armed.
     fn start_newborn(&mut self, tid: Tid) {
         if self.pending.is_empty() {
             self.go_on(tid, 0);
@@ -73,7 +73,7 @@ impl Process {
         }
     }
 
-    /// A space has a second thread: from here on it is worth sampling.
+    /// Starts to sample a space when it has a second thread.
     fn company_came(&mut self, id: SpaceId) {
         let asleep = self.spaces.get(&id).is_some_and(|space| !space.awake);
         if asleep && self.may_wake(id) {
@@ -82,14 +82,14 @@ impl Process {
         }
     }
 
-    /// A copy of a program is only sampled where all children are followed.
+    /// A forked copy of a program is sampled only if all children are followed.
     fn may_wake(&self, id: SpaceId) -> bool {
         let forked = self.spaces.get(&id).is_some_and(|space| space.forked);
         !forked || self.settings.follow == Follow::All
     }
 
-    /// A forked child stands at its beginning, with a copy of its maker's text: it
-    /// gets its bytes back, and is followed or no longer our business.
+    /// Handles a forked child at its first stop. It has a copy of its parent's text, so
+    /// its original bytes are restored. Then it is followed or let go.
     pub(super) fn settle(&mut self, child: Tid, kind: Kind) {
         let Kind::Forked {
             from,
@@ -119,7 +119,7 @@ impl Process {
         }
         self.add_task(child, child, id);
         self.set_state(child, State::Stopped(0));
-        // Alone in its memory, but for what it shares with its maker.
+        // Nobody else is in its memory, but part of it may be shared with its parent.
         if self.settings.follow == Follow::All && !maps::shared(child).is_empty() {
             self.wake(id);
             self.pending.push_back(Stop::ModulesChanged);
@@ -135,19 +135,20 @@ impl Process {
         spaces.find(same).map(|space| space.id).unwrap_or_default()
     }
 
-    /// Somebody is gone: settles what he may have made, and nobody else will tell of.
+    /// Settles new tasks whose parent is gone, so that no event will tell what they
+    /// are.
     pub(super) fn settle_newborns(&mut self) {
         self.settle_newborns_where(|process, tid, since| !process.is_being_made(tid, since));
     }
 
-    /// Nothing of ours is left in any memory: settles everything that is not known
-    /// yet, whoever made it.
+    /// Settles all new tasks, whoever made them. Called when no memory holds anything
+    /// of ours.
     pub(super) fn settle_all_newborns(&mut self) {
         self.settle_newborns_where(|_, _, _| true);
     }
 
-    /// Settles what is known as a fork's child and has not been heard of yet, and what
-    /// has been heard of and is an orphan.
+    /// Settles forked children whose first stop has not come, and stopped tasks that
+    /// are orphans.
     fn settle_newborns_where(&mut self, is_orphan: impl Fn(&Self, Tid, Duration) -> bool) {
         let waiting: Vec<Tid> = self.newborn.keys().copied().collect();
         for tid in waiting {
@@ -174,7 +175,7 @@ impl Process {
         }
     }
 
-    /// Settles those whose makers should have told of them long ago: they were killed
+    /// Settles tasks whose parents should have reported them long ago. They were killed
     /// before they could.
     pub(super) fn settle_forgotten(&mut self) {
         let now = self.now();
@@ -187,9 +188,9 @@ impl Process {
         }
     }
 
-    /// Whether somebody is about to tell that he made this newborn: a parent whom we
-    /// trace, or one who shares his memory with it. On a busy machine the child may
-    /// be heard of long before its maker.
+    /// Whether an event will still tell what a new task is: its parent is traced, or it
+    /// shares memory with a traced process. On a busy machine a child may be heard of
+    /// long before its parent's event.
     fn is_being_made(&self, newborn: Tid, since: Duration) -> bool {
         let parent = tasks::parent_of(newborn);
         let is_here = |space: &Space| sys::same_memory(space.pid, newborn) == Some(true);
@@ -198,8 +199,8 @@ impl Process {
                 || self.spaces.values().any(is_here))
     }
 
-    /// A process became another program. Its first thread has the process's
-    /// number now, whoever it was before; the others are gone.
+    /// Handles that a process runs another program. The calling thread has the
+    /// process's number now; the other threads are gone.
     pub(super) fn execed(&mut self, pid: Tid) -> Option<Stop> {
         let before = sys::event_message(pid).map_or(pid, |tid| tid as Tid);
         let owes_trap = self.tasks.get(&before).is_some_and(|task| task.owes_trap);
@@ -211,6 +212,7 @@ impl Process {
             .collect();
         let mut left: Vec<SpaceId> = Vec::new();
         for tid in own {
+            self.pc_samples.remove(&tid);
             if let Some(task) = self.tasks.remove(&tid) {
                 left.push(task.space);
                 self.pending.push_back(Stop::TaskGone(task_id(tid)));
@@ -231,7 +233,7 @@ impl Process {
         None
     }
 
-    /// Sets up for the program that process `pid` has just become.
+    /// Sets up for the program that process `pid` now runs.
     fn begin_program(&mut self, pid: Tid) {
         let followed = pid == self.pid || self.settings.follow != Follow::None;
         let space = if followed {
@@ -254,7 +256,7 @@ impl Process {
         self.pending.push_back(Stop::ModulesChanged);
     }
 
-    /// Recognises programs that a tracer is in the way of.
+    /// Notes programs that do not work when traced: setuid ones, and tracers.
     pub(super) fn look_at_program(&mut self, pid: Tid) {
         let link = format!("/proc/{pid}/exe");
         let path = std::fs::read_link(&link).unwrap_or_default();

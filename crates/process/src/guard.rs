@@ -1,51 +1,75 @@
-//! What keeps a target alive when its tracer is killed.
+//! Keeps a target alive when its tracer is killed.
 //!
-//! Every breakpoint byte is noted in a list that the tracer shares with a second
-//! process before it is written. When the tracer is gone without a farewell, the
-//! other one puts back every byte that still stands.
+//! Before a breakpoint byte is written, it is noted in a list that the tracer shares
+//! with the front. If the tracer ends without saying goodbye, the front restores every
+//! byte that is still there.
 
 use super::space::open_memory;
 use super::text::{PAGE, restore};
 use redhanded_sys::{Ledger, Tid};
 use std::collections::BTreeMap;
 
-/// What is noted.
+/// A line of the list.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Entry {
-    /// A breakpoint stands there or will in a moment, over this byte.
+    /// A breakpoint is or is about to be at `address`, in place of `original`.
     Stands {
-        /// Where.
+        /// Where it is.
         address: u64,
-        /// What was there.
+        /// What it replaces.
         original: u8,
     },
-    /// The text at an address is no longer what it was.
+    /// The text at an address was replaced or unmapped.
     Gone {
-        /// Where.
+        /// Where it was.
         address: u64,
     },
-    /// No text of the process is.
+    /// All text of the process was replaced or unmapped.
     AllGone,
-    /// The process has ended, and its number may become another's.
+    /// The process has ended, and its number may be used again.
     Ended,
 }
 
-/// Notes something of process `pid`; whether there was room.
-pub fn note(ledger: Ledger, pid: Tid, entry: Entry) -> bool {
-    let (kind, byte, address) = match entry {
-        Entry::Stands { address, original } => (0, original, address),
-        Entry::Gone { address } => (1, 0, address),
-        Entry::AllGone => (2, 0, 0),
-        Entry::Ended => (3, 0, 0),
-    };
-    let head = u64::from(pid.cast_unsigned()) << 32 | kind << 8 | u64::from(byte);
-    ledger.append([head, address])
+impl Entry {
+    fn words(self, pid: Tid) -> [u64; 2] {
+        let (kind, byte, address) = match self {
+            Self::Stands { address, original } => (0, original, address),
+            Self::Gone { address } => (1, 0, address),
+            Self::AllGone => (2, 0, 0),
+            Self::Ended => (3, 0, 0),
+        };
+        let head = u64::from(pid.cast_unsigned()) << 32 | kind << 8 | u64::from(byte);
+        [head, address]
+    }
 }
 
-/// The processes that were noted, and the bytes that stand in each.
+/// Notes something about process `pid`. Returns whether there was room. A full list is
+/// rewritten without the lines that no longer hold, if that makes it much shorter.
+pub fn note(ledger: Ledger, pid: Tid, entry: Entry) -> bool {
+    const WORTH_IT: usize = 1 << 16;
+    if ledger.append(entry.words(pid)) {
+        return true;
+    }
+    let texts = noted(ledger);
+    let lines = texts.values().map(|text| text.len() + 1).sum::<usize>();
+    let written = ledger.entries().count();
+    if lines + WORTH_IT > written {
+        return false;
+    }
+    ledger.replace(texts.iter().flat_map(|(&pid, text)| {
+        let stands = text
+            .iter()
+            .map(|(&address, &original)| Entry::Stands { address, original });
+        let entries = std::iter::once(Entry::AllGone).chain(stands);
+        entries.map(move |entry| entry.words(pid))
+    }));
+    ledger.append(entry.words(pid))
+}
+
+/// The noted processes, and the original bytes under their breakpoints.
 pub type Noted = BTreeMap<Tid, BTreeMap<u64, u8>>;
 
-/// What the list comes to.
+/// Sums up the list.
 pub fn noted(ledger: Ledger) -> Noted {
     let mut texts = Noted::new();
     for [head, address] in ledger.entries() {
@@ -61,7 +85,7 @@ pub fn noted(ledger: Ledger) -> Noted {
     texts
 }
 
-/// Puts back every breakpoint byte that still stands; in how many processes.
+/// Restores every breakpoint byte that is still there. Returns in how many processes.
 pub fn restore_all(ledger: Ledger) -> usize {
     let mut restored = 0;
     for (pid, text) in noted(ledger) {
@@ -95,7 +119,7 @@ mod tests {
         assert!(note(ledger, pid, stands(three, 0x44)));
         assert!(note(ledger, pid, stands(four, 0x55)));
         assert!(note(ledger, pid, Entry::Gone { address: four }));
-        // Of a process that has ended nothing is known any more, not even its number.
+        // Nothing is known about a process that has ended, not even its number.
         assert!(note(ledger, 1, stands(one, 0x66)));
         assert!(note(ledger, 1, Entry::Ended));
         assert!(!noted(ledger).contains_key(&1));
@@ -103,5 +127,31 @@ mod tests {
         let text = std::hint::black_box(&text);
         assert_eq!((text[1], text[7]), (0x22, 0x90), "only where it stands");
         assert_eq!((text[9], text[11], text[12]), (0x44, 0xcc, 0xcc));
+    }
+
+    #[test]
+    fn a_full_list_is_rewritten_and_a_list_of_what_holds_is_not() {
+        let ledger = Ledger::new().unwrap();
+        let room = ledger.room() as u64;
+        let stands = |address| Entry::Stands {
+            address,
+            original: 0x11,
+        };
+        assert!(note(ledger, 7, stands(1)));
+        for run in 0..3 * room / 1000 {
+            let pid = 1000 + (run % 100) as Tid;
+            for address in 0..998 {
+                assert!(note(ledger, pid, stands(address)), "run {run}");
+            }
+            assert!(note(ledger, pid, Entry::Ended), "run {run}");
+        }
+        let kept: Vec<_> = noted(ledger).into_iter().collect();
+        assert_eq!(kept, [(7, BTreeMap::from([(1, 0x11)]))]);
+        let all = (0..2 * room).take_while(|at| note(ledger, 8, stands(*at)));
+        assert!(all.count() as u64 > room / 2);
+        assert!(
+            !note(ledger, 8, stands(u64::MAX)),
+            "nothing is dropped that holds"
+        );
     }
 }

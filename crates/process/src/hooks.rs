@@ -1,16 +1,16 @@
-//! Places in a program that tell of something a tracer must know.
+//! Places in a program where the tracer must act.
 //!
-//! A hook is a breakpoint that stays. It is never stepped over: what stands
-//! there is carried out in its stead, a `ret` by moving two registers, a system
-//! call by the same instruction somewhere else.
+//! A hook is a breakpoint that stays. It is never stepped over. Its instruction is
+//! carried out in another way: a `ret` by setting two registers, a system call by a
+//! `syscall` instruction elsewhere.
 //!
-//! - The dynamic linker calls an empty function, `_dl_debug_state`, whenever it
-//!   has mapped or is about to unmap something; debuggers stop there as well.
-//! - A thread's signal mask and a process's actions are changed by two system
-//!   calls of the C library. Breakpoints work through SIGTRAP, and what the
-//!   program wants of SIGTRAP must not be lost over that.
-//! - A child that `clone` is asked to hide from tracers (CLONE_UNTRACED) has our
-//!   breakpoints in its text all the same.
+//! - The dynamic linker calls an empty function, `_dl_debug_state`, when it has mapped
+//!   or is about to unmap something. Debuggers stop there as well.
+//! - The C library changes signal masks and signal actions by two system calls.
+//!   Breakpoints work through SIGTRAP, and what the program wants of SIGTRAP must be
+//!   kept.
+//! - A child that `clone` hides from tracers (CLONE_UNTRACED) has our breakpoints in
+//!   its text nevertheless.
 
 use memchr::memmem;
 use redhanded_image::{Flow, Image, Instruction};
@@ -21,23 +21,23 @@ use std::sync::Arc;
 /// What a hook is for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Hook {
-    /// Libraries came or go.
+    /// Libraries were loaded or will be unloaded.
     Linker,
     /// A thread is about to change its signal mask.
     Mask,
     /// A thread is about to change a signal's action.
     Action,
-    /// A thread is about to call `clone`, perhaps so that no tracer hears of it.
+    /// A thread is about to call `clone`, perhaps with CLONE_UNTRACED.
     Clone,
 }
 
-/// The system call that a mask changes by, and the one for actions.
+/// The numbers of the system calls that are hooked.
 const RT_SIGPROCMASK: u8 = 14;
 const RT_SIGACTION: u8 = 13;
 const CLONE: u8 = 56;
-/// How far behind the loading of its number a system call is looked for.
+/// How many bytes after loading its number a system call may come.
 const NEAR: usize = 48;
-/// How long a function that only wraps a system call is at most.
+/// The longest function that only wraps a system call.
 const WRAPPER: u64 = 256;
 
 /// The hooks of one space.
@@ -45,8 +45,8 @@ const WRAPPER: u64 = 256;
 pub struct Hooks {
     standing: Vec<(u64, Hook)>,
     looked_at: Vec<ModuleId>,
-    /// Found, but not needed before a site is armed: what is not armed is to cost
-    /// nothing.
+    /// Found, but not set before a site is armed: a program without breakpoints should
+    /// run at full speed.
     later: Vec<(Avma, u8, Hook)>,
 }
 
@@ -57,7 +57,7 @@ impl Hooks {
         found.map(|(_, hook)| *hook)
     }
 
-    /// Whether changes of the modules are heard of.
+    /// Whether a hook tells of changes to the modules.
     pub fn hear_of_modules(&self) -> bool {
         self.standing.iter().any(|(_, hook)| *hook == Hook::Linker)
     }
@@ -66,12 +66,12 @@ impl Hooks {
         self.standing.iter().map(|(at, _)| *at)
     }
 
-    /// Notes a hook whose breakpoint stands.
+    /// Adds a hook whose breakpoint is set.
     pub fn add(&mut self, address: u64, hook: Hook) {
         self.standing.push((address, hook));
     }
 
-    /// Looks for hooks in new modules, and forgets what is in no module any more.
+    /// Looks for hooks in new modules, and forgets those of modules that are gone.
     pub fn look(&mut self, modules: &[Arc<Module>]) {
         self.standing
             .retain(|(at, _)| modules.iter().any(|m| m.contains(Avma(*at))));
@@ -95,8 +95,8 @@ impl Hooks {
         }
     }
 
-    /// What is to be hooked now, and the byte that is there: everything, or only
-    /// what tells of modules.
+    /// Takes the hooks that are to be set now, with the bytes that they replace: all of
+    /// them, or only the linker's.
     pub fn wanted(&mut self, everything: bool) -> Vec<(Avma, u8, Hook)> {
         let now = |(_, _, hook): &mut (Avma, u8, Hook)| everything || *hook == Hook::Linker;
         self.later.extract_if(.., now).collect()
@@ -112,8 +112,8 @@ fn find(image: &Image, is_program: bool, program: Option<&Image>) -> Vec<(Svma, 
     let mask = image.dynamic_symbol("pthread_sigmask");
     if is_static || mask.is_some() {
         let calls = system_calls(image, RT_SIGPROCMASK);
-        // The library blocks signals for itself now and then, and unblocks them:
-        // only what its callers ask for lasts.
+        // The library also blocks and unblocks signals for its own purposes. Only what
+        // its callers ask for matters.
         let lasts = |at: &Svma| mask.is_none_or(|mask| (mask.0..mask.0 + WRAPPER).contains(&at.0));
         found.extend(calls.into_iter().filter(lasts).map(|at| (at, Hook::Mask)));
         let calls = system_calls(image, RT_SIGACTION);
@@ -140,7 +140,7 @@ fn is_interpreter(image: &Image, program: Option<&Image>) -> bool {
 /// The `ret` of the function that the dynamic linker calls.
 fn linker_call(linker: &Image) -> Option<Svma> {
     let mut at = linker.dynamic_symbol("_dl_debug_state")?;
-    // Where control-flow protection is on, `endbr64` comes first.
+    // With control-flow protection, `endbr64` comes first.
     for _ in 0..2 {
         let instruction = Instruction::decode(linker.bytes_at(at, 15)?, at.0)?;
         if instruction.flow() == Flow::Return {
@@ -151,8 +151,8 @@ fn linker_call(linker: &Image) -> Option<Svma> {
     None
 }
 
-/// The `syscall` instructions for a system call whose number is loaded right
-/// before: `mov eax, number`, and a few instructions at most between.
+/// The `syscall` instructions of a system call: those shortly after its number is
+/// loaded by `mov eax, number`.
 fn system_calls(image: &Image, number: u8) -> Vec<Svma> {
     let load = [0xb8, number, 0, 0, 0];
     let mut found = Vec::new();
@@ -167,7 +167,7 @@ fn system_calls(image: &Image, number: u8) -> Vec<Svma> {
                 continue;
             };
             let svma = segment.svma.offset((after + call) as u64);
-            // Only where an instruction begins, as its function is decoded.
+            // Only at the start of an instruction, as its function is decoded.
             let end = svma.offset(SYSCALL.len() as u64);
             if image.instruction_before(end) == Some(svma) && !found.contains(&svma) {
                 found.push(svma);
@@ -187,10 +187,11 @@ mod tests {
 
     #[test]
     fn the_c_library_tells_of_masks_and_actions() {
-        let maps = super::super::maps::read(std::process::id().try_into().unwrap());
+        let own = std::process::id().cast_signed();
+        let maps = redhanded_sys::mappings(own);
         let libc = maps
             .iter()
-            .filter_map(super::super::maps::Mapping::file)
+            .filter_map(|map| map.file(own, Path::new("/")))
             .find(|path| {
                 let name = path.file_name().unwrap_or_default().to_string_lossy();
                 name.starts_with("libc.so")

@@ -1,6 +1,7 @@
-//! Finding and starting a program so that it is traced from its first
-//! instruction, and is otherwise as if its user had started it.
+//! Finds a program and starts it, traced from its first instruction and otherwise as
+//! its user would have started it.
 
+use super::tasks;
 use redhanded_image::{Image, ImageError};
 use redhanded_sys::{self as sys, Change, Parent, SignalSet, Tid};
 use redhanded_target::TargetError;
@@ -11,23 +12,23 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-/// A program that was found and can be looked at.
+/// A program that was found and can be read.
 #[derive(Clone, Debug)]
 pub struct Program {
     /// The file that is run.
     pub path: PathBuf,
-    /// Its arguments; the first is the name it was asked for by.
+    /// Its arguments. The first is the name under which it was asked for.
     pub arguments: Vec<OsString>,
     /// The interpreter, if the file is a script.
     pub interpreter: Option<String>,
 }
 
 impl Program {
-    /// Finds the program as a shell would, and checks that it can be run and
-    /// looked at before anything is started.
+    /// Finds the program as a shell would. Checks that it can be run and read before
+    /// anything is started.
     ///
     /// # Errors
-    /// With what is wrong and what to do about it.
+    /// What is wrong and what to do about it.
     pub fn find(arguments: &[OsString]) -> Result<Self, TargetError> {
         let Some(name) = arguments.first() else {
             return Err(TargetError::NotFound {
@@ -51,7 +52,7 @@ impl Program {
         };
         let data = fs::metadata(&path).map_err(|error| match error.kind() {
             std::io::ErrorKind::PermissionDenied => {
-                not_runnable("its folder may not be searched; check its permissions".to_owned())
+                not_runnable("its folder may not be searched; check the permissions".to_owned())
             }
             std::io::ErrorKind::NotFound => not_found("no such file"),
             _ => not_found(&error.to_string()),
@@ -61,7 +62,7 @@ impl Program {
         }
         if data.permissions().mode() & 0o111 == 0 {
             return Err(not_runnable(
-                "it is not executable; chmod +x it if it is a program".to_owned(),
+                "it is not executable; use chmod +x if it is a program".to_owned(),
             ));
         }
         let mut interpreter = None;
@@ -78,11 +79,18 @@ impl Program {
                 if source.kind() == std::io::ErrorKind::PermissionDenied =>
             {
                 return Err(not_runnable(
-                    "it may not be read, and what cannot be read cannot be sampled".to_owned(),
+                    "it may not be read, and Redhanded can only sample code that it can read"
+                        .to_owned(),
                 ));
             }
             Err(error @ ImageError::NotElf { .. }) => match script_interpreter(&path) {
-                Some(name) => interpreter = Some(name),
+                Some(name) if Path::new(&name).exists() => interpreter = Some(name),
+                Some(name) => {
+                    return Err(not_runnable(format!(
+                        "the interpreter in its first line, {}, does not exist",
+                        name.escape_debug()
+                    )));
+                }
                 None => return Err(not_runnable(error.to_string())),
             },
             Err(error) => return Err(not_runnable(error.to_string())),
@@ -94,15 +102,15 @@ impl Program {
         })
     }
 
-    /// Whether it has rights of its own, which a tracer without them would keep it
-    /// from.
+    /// Whether it is setuid or setgid and we are not root: the kernel gives a traced
+    /// program no privileges.
     #[must_use]
     pub fn has_rights_of_its_own(&self) -> bool {
         sys::effective_user() != 0
             && fs::metadata(&self.path).is_ok_and(|data| data.permissions().mode() & 0o6000 != 0)
     }
 
-    /// Becomes the program, untraced; returns only if that fails.
+    /// Runs the program in place of this process, untraced. Returns only if that fails.
     pub fn become_it(&self, signals: &super::Signals) -> TargetError {
         match self.c_strings() {
             Err(error) => error,
@@ -113,19 +121,19 @@ impl Program {
         }
     }
 
-    /// The program and its arguments as exec wants them.
+    /// The program and its arguments for exec.
     fn c_strings(&self) -> Result<(CString, Vec<CString>), TargetError> {
         let c_string = |text: &OsStr| {
             CString::new(text.as_bytes()).map_err(|_| TargetError::NotRunnable {
                 program: self.path.display().to_string(),
-                why: "an argument holds a zero byte".to_owned(),
+                why: "an argument contains a zero byte".to_owned(),
             })
         };
         let arguments: Result<Vec<_>, _> = self.arguments.iter().map(|a| c_string(a)).collect();
         Ok((c_string(self.path.as_os_str())?, arguments?))
     }
 
-    /// Starts it, traced with `options` and stopped right after exec.
+    /// Starts it, traced with `options`, and stops it right after exec.
     pub(super) fn start(
         &self,
         options: i32,
@@ -140,12 +148,21 @@ impl Program {
         let launch =
             sys::launch(&program, &arguments, signals, parent).map_err(system("cannot fork"))?;
         if let Err(source) = sys::seize(launch.pid, options) {
+            let tracer = tasks::tracer_of(launch.pid).filter(|tracer| *tracer != 0);
             drop(launch);
-            return Err(TargetError::System {
-                action: "tracing was refused by ptrace; a container may need \
-                         --cap-add=SYS_PTRACE, and seccomp or kernel.yama.ptrace_scope=3 forbid it"
-                    .to_owned(),
-                source,
+            return Err(match tracer {
+                Some(tracer) => TargetError::Unsupported(format!(
+                    "cannot trace the program: {} (process {tracer}) traces it already, because it \
+                     traces redhanded and everything that redhanded starts; run redhanded without it",
+                    tasks::name(tracer, tracer)
+                )),
+                None => TargetError::System {
+                    action: "ptrace refused to trace the program; a container may need \
+                             --cap-add=SYS_PTRACE, and seccomp or kernel.yama.ptrace_scope=3 \
+                             forbid it"
+                        .to_owned(),
+                    source,
+                },
             });
         }
         launch.go().map_err(system("cannot start the program"))?;
@@ -153,7 +170,7 @@ impl Program {
             match sys::wait_for(launch.pid).map_err(system("cannot wait for the program"))? {
                 Some(Change::Stopped(_, libc::PTRACE_EVENT_EXEC)) => return Ok(launch.pid),
                 Some(Change::Stopped(signal, 0)) => {
-                    // A signal between fork and exec belongs to the program.
+                    // A signal between fork and exec is meant for the program.
                     sys::resume(launch.pid, signal).map_err(system("cannot continue"))?;
                 }
                 Some(Change::Stopped(..)) => {
@@ -193,6 +210,8 @@ fn script_interpreter(path: &Path) -> Option<String> {
         .strip_prefix(b"#!")?
         .split(|byte| *byte == b'\n')
         .next()?;
-    let line = String::from_utf8_lossy(line);
-    line.split_whitespace().next().map(str::to_owned)
+    // To the kernel, a carriage return is part of the name.
+    let mut words = line.split(|byte| b" \t".contains(byte));
+    let name = words.find(|word| !word.is_empty())?;
+    Some(String::from_utf8_lossy(name).into_owned())
 }

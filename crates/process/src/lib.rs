@@ -1,22 +1,28 @@
-//! Live processes: ptrace for stops and registers, `/proc/PID/mem` for memory and
-//! breakpoint bytes, perf events or ptrace's debug registers for watches.
+//! Observes live processes.
 //!
-//! [`Process`] gives the window driver its primitives, over a program and the
-//! processes it starts. Nobody else ever sees a wait status: what the kernel
-//! reports is turned into a [`Stop`], or handled here if it is the target's own
-//! business (signals, forks, new threads).
+//! [`Process`] takes a program to start or the number of a running process, and gives
+//! the window driver its primitives over that process and its children: stops,
+//! registers, memory, breakpoints, watches. It uses ptrace for stops and registers,
+//! `/proc/PID/mem` for memory and breakpoint bytes, and perf events or ptrace's debug
+//! registers for watches.
+//!
+//! No other crate sees a wait status: each becomes a [`Stop`], or is handled here if it
+//! is the target's own business (signals, forks, new threads). What cannot be traced is
+//! refused with the reason: programs that are no x86-64 ELF files, processes of other
+//! users, kernel threads, processes with another tracer.
 
 mod attach;
-mod calm;
 mod detach;
 mod dump;
 mod events;
 mod family;
 mod guard;
 mod hooks;
+mod interrupt;
 mod launch;
 mod maps;
-mod quiet;
+mod orphans;
+mod running;
 mod space;
 mod tasks;
 mod text;
@@ -25,57 +31,59 @@ mod trap;
 mod watches;
 
 pub use launch::Program;
-pub use tracer::{Front, Guarded, Split, Tracer, split};
+pub use tracer::{Front, Guarded, Role, Tracer, split};
 pub use watches::WatchBy;
 
-use redhanded_model::{Avma, Bytes, Region, Registers, SpaceId, TaskId, ThreadName, Unseen};
-use redhanded_sys::{self as sys, Ledger, Parent, Tid};
+use redhanded_model::{Avma, Bytes, Loss, Region, Registers, SpaceId, TaskId, ThreadName, Unseen};
+use redhanded_sys::{self as sys, Ledger, Parent, PcSamples, Tid};
 use redhanded_target::images::Images;
 use redhanded_target::{
-    Batch, Control, Ending, Inspect, Module, OtherTasks, RotationLimits, Signals, Stop,
+    Armed, Batch, Control, Ending, Inspect, Module, OtherTasks, RotationLimits, Signals, Stop,
     TargetError, Watch,
 };
 use space::Space;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::io;
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
+use tracer::FROZEN;
 use watches::{FOR_SITES, Table, Watches};
 
-/// How long a breakpoint in a debug register stands at most before another one has
-/// its turn.
+/// How long a breakpoint stays in a debug register before another site gets it.
 const A_TURN: Duration = Duration::from_millis(10);
-/// With more threads than this, looking at each of them costs more than ending
-/// a window early saves.
+/// With more threads than this, checking each of them costs more than ending a window
+/// early saves.
 const MOST_STALL_CHECKS: usize = 64;
-/// How often maps are looked at where the dynamic linker cannot tell of changes.
+/// How often to read the maps if the dynamic linker cannot be hooked.
 const RESCAN_EVERY: Duration = Duration::from_millis(100);
 
 /// How long killed processes may take to disappear.
 const DIE_WITHIN: Duration = Duration::from_secs(2);
 
-/// Which processes that the target starts are observed too.
+/// Which child processes are observed as well.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Follow {
     /// None.
     None,
-    /// Those that become another program.
+    /// Those that run another program (exec).
     Exec,
     /// All.
     #[default]
     All,
 }
 
-/// How a process is observed.
+/// How to observe a process.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Settings {
-    /// Which of its children are, too.
+    /// Which of its children to observe as well.
     pub follow: Follow,
-    /// How bytes are watched.
+    /// How to watch bytes.
     pub watch_by: WatchBy,
-    /// No byte of the target is written: sites are armed by debug registers.
+    /// Never write to the target's memory: arm sites with debug registers.
     pub safe: bool,
 }
 
@@ -83,9 +91,9 @@ pub struct Settings {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum State {
     Running,
-    /// Stopped by us or for us; carries the signal to deliver when it goes on.
+    /// Stopped by us or for us, with the signal to deliver when it is resumed.
     Stopped(i32),
-    /// In a group stop, as the target's user wants it.
+    /// In a group stop that the user or the program asked for.
     GroupStopped,
 }
 
@@ -95,13 +103,13 @@ struct Task {
     pid: Tid,
     space: SpaceId,
     state: State,
-    /// Its stack pointer when it was first seen: tells which mapping its stack is.
+    /// Its stack pointer when it was first seen. Tells which mapping is its stack.
     stack: u64,
-    /// It blocks SIGTRAP as far as it knows; see [`trap`].
+    /// Whether the thread believes that it blocks SIGTRAP; see [`trap`].
     owes_trap: bool,
-    /// It really does, because one that is not ours waits for it.
+    /// Whether it really blocks SIGTRAP, because a SIGTRAP that is not ours is pending.
     holds_trap: bool,
-    /// What its debug registers hold, where they are set through ptrace.
+    /// What its debug registers hold, if they are set through ptrace.
     registers: Table,
 }
 
@@ -115,49 +123,52 @@ pub struct Process {
     spaces: BTreeMap<SpaceId, Space>,
     next_space: u64,
     tasks: HashMap<Tid, Task>,
-    /// New tasks whose stop came before their parent's event, and the reverse.
+    /// New tasks of which only one of two reports has come: their first stop, or their
+    /// parent's event.
     newborn: HashMap<Tid, Newborn>,
-    /// Processes that trace others: their children are theirs.
+    /// Processes that trace others. Their children are left to them.
     tracers: BTreeSet<Tid>,
+    /// Where threads run, with `safe`.
+    pc_samples: HashMap<Tid, PcSamples>,
     /// The modules of all spaces.
     modules: Vec<Arc<Module>>,
     next_module: u32,
     images: Arc<Images>,
-    /// Reports that were heard while one thread was waited for.
+    /// Reports that came while we waited for another thread.
     backlog: VecDeque<(Tid, sys::Change)>,
-    /// Threads with a SIGTRAP of their own, until its action is set again.
+    /// Threads with a pending SIGTRAP of their own, held until its action is set again.
     awaiting_action: Vec<Tid>,
-    /// Threads that go on when the driver has dealt with what they brought.
+    /// Threads to resume when the driver has handled the stop they reported.
     parked: Vec<Tid>,
     pending: VecDeque<Stop>,
     signals: Arc<Signals>,
     unseen: BTreeSet<(String, String)>,
     /// CPU time of each process, as last seen.
     cpu: HashMap<Tid, Duration>,
-    /// What was used before we came.
+    /// The CPU time used before we attached.
     cpu_before: Duration,
     ended: Option<Ending>,
-    /// When the program was last continued after a stop; see [`tracer`].
+    /// When the program was last continued after a group stop; see [`tracer`].
     continued: Option<Duration>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Newborn {
-    /// It stopped, then; what kind it is is not known yet.
+    /// It stopped at this time. Its parent's event, which says what it is, is missing.
     Stopped(Duration),
-    /// It was told of; its first stop has not come yet.
+    /// Its parent's event has come. Its first stop is missing.
     Unseen(Kind),
 }
 
-/// What a new task that is no thread of its maker's is.
+/// What a new task is, if it is not a thread of its parent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Kind {
-    /// A process with memory of its own, which is followed or let go.
+    /// A process with its own memory, to be followed or let go.
     Forked {
-        /// Whose memory it has a copy of, if that is known.
+        /// The space that it has a copy of, if known.
         from: Option<SpaceId>,
         follow: bool,
-        /// Its maker owed it SIGTRAP in its mask.
+        /// Whether its parent believes that it blocks SIGTRAP, so that the child must.
         owes_trap: bool,
     },
 }
@@ -203,7 +214,7 @@ impl Process {
         settings: Settings,
         tracer: Option<&Tracer>,
     ) -> Self {
-        sys::let_ear_listen(true);
+        sys::let_waiter_run(true);
         Self {
             pid,
             settings,
@@ -214,6 +225,7 @@ impl Process {
             tasks: HashMap::new(),
             newborn: HashMap::new(),
             tracers: BTreeSet::new(),
+            pc_samples: HashMap::new(),
             modules: Vec::new(),
             next_module: 0,
             images,
@@ -230,7 +242,7 @@ impl Process {
         }
     }
 
-    /// A space for process `pid`, asleep.
+    /// Adds a space for process `pid`, not sampled yet.
     fn new_space(&mut self, pid: Tid) -> Result<SpaceId, TargetError> {
         let id = SpaceId(self.next_space);
         let space = Space::new(id, pid, self.ledger)?;
@@ -239,8 +251,7 @@ impl Process {
         Ok(id)
     }
 
-    /// Begins to sample a space. Those of its threads that are there already get
-    /// watches of their own.
+    /// Starts to sample a space. Threads that already exist get watches of their own.
     fn wake(&mut self, id: SpaceId) {
         let tids: Vec<Tid> = self.tasks_in(id).map(|(tid, _)| *tid).collect();
         let Some(space) = self.spaces.get_mut(&id) else {
@@ -252,14 +263,14 @@ impl Process {
         if let Watches::Refused(why) = &space.watches {
             let why = format!(
                 "perf events were refused ({why}), so bytes were only re-read; run as root, set \
-                 kernel.perf_event_paranoid to 2, or leave --watch away"
+                 kernel.perf_event_paranoid to 2, or drop --watch"
             );
             self.note("who made a conflicting access", &why);
         }
         self.scan(id);
     }
 
-    /// Looks at a space's maps; whether modules came or went.
+    /// Reads a space's maps. Returns whether modules came or went.
     fn scan(&mut self, id: SpaceId) -> bool {
         let Some(space) = self.spaces.get_mut(&id) else {
             return false;
@@ -289,7 +300,7 @@ impl Process {
         self.pid.cast_unsigned()
     }
 
-    /// Why there are no debug registers to watch with, if there are none.
+    /// Why no debug registers can be used for watches, if so.
     #[must_use]
     pub fn watch_refused(&self) -> Option<&str> {
         self.spaces.values().find_map(|space| match &space.watches {
@@ -322,6 +333,7 @@ impl Process {
                 registers: Table::default(),
             },
         );
+        self.sample_pc(tid);
         let company = self.tasks_in(space).nth(1).is_some();
         if let Some(known) = self.spaces.get_mut(&space)
             && company
@@ -345,11 +357,12 @@ impl Process {
     fn go_on(&mut self, tid: Tid, signal: i32) {
         self.apply_registers(tid);
         self.set_state(tid, State::Running);
-        // A failure means that it was killed meanwhile; waitpid will tell.
+        // This fails only if the thread was killed meanwhile, which waitpid will
+        // report.
         let _ = sys::resume(tid, signal);
     }
 
-    /// Brings a stopped thread's debug registers up to date.
+    /// Writes the wanted watches to a stopped thread's debug registers.
     fn apply_registers(&mut self, tid: Tid) {
         let Some(task) = self.tasks.get_mut(&tid) else {
             return;
@@ -362,8 +375,8 @@ impl Process {
         }
     }
 
-    /// Kills the program and every process that is followed, and waits until they are
-    /// gone: a child that was being forked meanwhile is heard of only then.
+    /// Kills the program and all followed processes, and waits until they are gone. A
+    /// child that is being forked meanwhile is only known then.
     pub fn kill(&mut self) {
         let mut killed = BTreeSet::new();
         let began = Instant::now();
@@ -440,22 +453,30 @@ impl Control for Process {
         })
     }
 
-    fn set_breakpoints(&mut self, id: SpaceId, sites: &[(Avma, u8)]) -> Vec<bool> {
+    fn set_breakpoints(&mut self, id: SpaceId, sites: &[(Avma, u8)]) -> Vec<Armed> {
+        let gone = vec![Armed::CodeGone; sites.len()];
         let Some(space) = self.spaces.get_mut(&id) else {
-            return vec![false; sites.len()];
+            return gone;
         };
         if self.settings.safe {
             let mut set = |(address, expected): &(Avma, u8)| {
-                let as_expected = space.byte_at(address.0) == Some(*expected);
-                match space.register_sites(true) {
-                    Some(registers) if as_expected => registers.set_site(*address),
-                    _ => false,
+                let Some(byte) = space.byte_at(address.0) else {
+                    return Armed::CodeGone;
+                };
+                if byte != *expected {
+                    return Armed::Refused(Loss::TextChanged);
+                }
+                let registers = space.register_sites(true);
+                if registers.is_some_and(|registers| registers.set_site(*address)) {
+                    Armed::Yes
+                } else {
+                    Armed::Refused(Loss::NoDebugRegister)
                 }
             };
             return sites.iter().map(&mut set).collect();
         }
         if space.doomed {
-            return vec![false; sites.len()];
+            return gone;
         }
         if !space.armed && !sites.is_empty() {
             space.armed = true;
@@ -463,7 +484,7 @@ impl Control for Process {
             self.note_trap(id);
         }
         let Some(space) = self.spaces.get_mut(&id) else {
-            return vec![false; sites.len()];
+            return gone;
         };
         space.breakpoints.set(&space.memory, sites)
     }
@@ -493,7 +514,7 @@ impl Control for Process {
             Some(Watches::Perf(watches)) => watches.set(slot, watch),
             Some(Watches::Registers(watches)) => {
                 watches.set(slot, watch);
-                self.spread_registers(space);
+                self.update_debug_registers(space);
                 true
             }
             Some(Watches::Refused(_)) | None => false,
@@ -505,7 +526,7 @@ impl Control for Process {
             Some(Watches::Perf(watches)) => watches.clear(slot),
             Some(Watches::Registers(watches)) => {
                 watches.clear(slot);
-                self.spread_registers(space);
+                self.update_debug_registers(space);
                 self.registers_fired(space, slot)
             }
             Some(Watches::Refused(_)) | None => 0,
@@ -524,6 +545,10 @@ impl Control for Process {
     }
 
     fn freeze(&mut self, tasks: &[TaskId]) {
+        // Before the stop, because the front may hear of it at once.
+        if let Some(ledger) = self.ledger {
+            ledger.flags().fetch_or(FROZEN, Ordering::Release);
+        }
         for task in tasks {
             self.go_on(task.0.cast_signed(), libc::SIGSTOP);
         }
@@ -665,4 +690,8 @@ impl Inspect for Process {
     }
 }
 
-impl Batch for Process {}
+impl Batch for Process {
+    fn take_running_code(&mut self) -> Vec<Range<u64>> {
+        self.seen_running()
+    }
+}

@@ -1,17 +1,17 @@
-//! One address space: its memory, text, modules, breakpoints and watches. Most
-//! often it is a process's own; a vforked child shares its parent's.
+//! One address space: its memory, text, modules, breakpoints and watches. Usually it
+//! belongs to one process; a vforked child shares its parent's.
 
 use super::guard;
 use super::hooks::Hooks;
-use super::maps::{self, Mapping};
+use super::maps;
 use super::text::Breakpoints;
 use super::trap::TrapState;
 use super::watches::{PerfWatches, Watches};
 use redhanded_image::{Image, Unwinder};
 use redhanded_model::{Avma, ModuleId, Region, SpaceId};
-use redhanded_sys::{Ledger, Tid};
+use redhanded_sys::{self as sys, Ledger, Mapping, Tid};
 use redhanded_target::images::Images;
-use redhanded_target::{Module, TargetError};
+use redhanded_target::{Armed, Module, TargetError};
 use std::fs::{File, OpenOptions};
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
@@ -19,13 +19,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long the picture of a single-threaded program's shared mappings is kept.
+/// How long the list of shared mappings is used before it is read again.
 const MAPS_FRESH_FOR: Duration = Duration::from_millis(10);
 
 /// An address space under observation.
 pub struct Space {
     pub id: SpaceId,
-    /// A process that lives in it.
+    /// A process that runs in it.
     pub pid: Tid,
     pub memory: File,
     pub breakpoints: Breakpoints,
@@ -34,34 +34,35 @@ pub struct Space {
     pub unwinder: Unwinder,
     pub hooks: Hooks,
     pub trap: TrapState,
-    /// When the maps are looked at next, where no hook tells of changes.
+    /// When to read the maps again, if no hook tells of changes.
     pub next_scan: Duration,
-    /// Whether it is sampled. A child that is alone in its memory has nobody to
-    /// collide with, and is left in peace until it has.
+    /// Whether it is sampled. A child that is alone in its memory has nobody to collide
+    /// with and is not sampled until that changes.
     pub awake: bool,
-    /// A copy of its maker's, not a program of its own.
+    /// A copy of its parent's space; the process has not run exec.
     pub forked: bool,
     pub had_company: bool,
-    /// Whether a signal is about to end it.
+    /// Whether a signal is about to kill it.
     pub doomed: bool,
     /// Whether a breakpoint byte was ever written for a site.
     pub armed: bool,
-    /// The shared mappings, and when they were looked at.
+    /// The shared mappings, and when they were read.
     shared: Option<(Duration, Vec<Mapping>)>,
 }
 
-/// What a look at the maps found.
+/// What reading the maps found.
 #[derive(Default)]
 pub struct Found {
     pub changed: bool,
-    /// What cannot be looked at, and why.
+    /// What cannot be sampled, and why.
     pub unseen: Vec<(String, String)>,
 }
 
 impl Space {
-    /// The space of process `pid`, asleep.
+    /// The space of process `pid`, not sampled yet.
     pub fn new(id: SpaceId, pid: Tid, ledger: Option<Ledger>) -> Result<Self, TargetError> {
-        // Whoever looks after it if we are killed knows of it.
+        // The list must name every process, so that it is looked after if we are
+        // killed.
         if let Some(ledger) = ledger {
             guard::note(ledger, pid, guard::Entry::AllGone);
         }
@@ -101,16 +102,16 @@ impl Space {
         Some(u64::from_le_bytes(word))
     }
 
-    /// Sets the hooks that are needed by now.
+    /// Sets the hooks that are needed now.
     pub fn set_hooks(&mut self) {
         for (at, byte, hook) in self.hooks.wanted(self.armed) {
-            if self.breakpoints.set(&self.memory, &[(at, byte)]) == [true] {
+            if self.breakpoints.set(&self.memory, &[(at, byte)]) == [Armed::Yes] {
                 self.hooks.add(at.0, hook);
             }
         }
     }
 
-    /// The perf events, where sites are armed by debug registers.
+    /// The perf events, if sites are armed with debug registers.
     pub fn register_sites(&mut self, safe: bool) -> Option<&mut PerfWatches> {
         match &mut self.watches {
             Watches::Perf(watches) if safe => Some(watches),
@@ -118,16 +119,17 @@ impl Space {
         }
     }
 
-    /// Removes the breakpoint that a thread just reached; whether there was one.
+    /// Removes the breakpoint that a thread just executed. Returns whether there was
+    /// one.
     pub fn remove_breakpoint(&mut self, address: u64) -> bool {
         self.breakpoints.remove(&self.memory, address)
     }
 
-    /// Compares the map with the known modules.
+    /// Compares the maps with the known modules.
     pub fn scan_modules(&mut self, images: &Images, next_module: &mut u32) -> Found {
         let mut result = Found::default();
         let mut found: Vec<(u64, Range<u64>, Arc<Image>)> = Vec::new();
-        for map in maps::read(self.pid).iter().filter(|map| map.executable) {
+        for map in sys::mappings(self.pid).iter().filter(|map| map.executable) {
             if let Err((what, why)) = self.scan_one(map, images, &mut found) {
                 result.unseen.push((what, why));
             }
@@ -175,20 +177,20 @@ impl Space {
         images: &Images,
         found: &mut Vec<(u64, Range<u64>, Arc<Image>)>,
     ) -> Result<(), (String, String)> {
-        if map.name.starts_with("[v") {
+        if map.name.starts_with(b"[v") {
             return Ok(());
         }
         if map.name.is_empty() || map.writable {
-            // Whoever writes to it may change it under a breakpoint.
+            // The program may change it under a breakpoint.
             let why = "generated or writable code; never patched";
             return Err(("generated code".to_owned(), why.to_owned()));
         }
-        let Some(path) = map.file() else {
+        let Some(path) = map.file(self.pid, &self.root()) else {
             let why = "its file is gone or no file; its code is not sampled";
-            return Err((map.name.clone(), why.to_owned()));
+            return Err((name_of(map), why.to_owned()));
         };
         let image = images
-            .open(&self.seen_from_here(path))
+            .open(&path)
             .map_err(|unseen| (unseen.what, unseen.why))?;
         let segment = image
             .segments()
@@ -204,21 +206,18 @@ impl Space {
         Ok(())
     }
 
-    /// The path by which we reach a file of the process: in a container of its
-    /// own, its names are not ours.
-    fn seen_from_here(&self, path: PathBuf) -> PathBuf {
+    /// The folder below which we find the files of the process. In a container its
+    /// paths are not ours.
+    fn root(&self) -> PathBuf {
         let root = format!("/proc/{}/root", self.pid);
         let link = |path: &str| std::fs::read_link(path).ok();
         let elsewhere = link(&root).is_some_and(|to| to.as_os_str() != "/")
             || link(&format!("/proc/{}/ns/mnt", self.pid)) != link("/proc/self/ns/mnt");
-        match path.strip_prefix("/") {
-            Ok(relative) if elsewhere => PathBuf::from(root).join(relative),
-            _ => path,
-        }
+        PathBuf::from(if elsewhere { &root } else { "/" })
     }
 
-    /// Whether the memory at `address` is shared with other processes, or mapped
-    /// a second time.
+    /// Whether the memory at `address` is shared with other processes, or mapped a
+    /// second time.
     pub fn is_shared(&mut self, address: u64, now: Duration) -> bool {
         let fresh = |(at, _): &(Duration, Vec<Mapping>)| now < *at + MAPS_FRESH_FOR;
         if !self.shared.as_ref().is_some_and(fresh) {
@@ -228,18 +227,18 @@ impl Space {
         shared.any(|map| map.contains(address))
     }
 
-    /// Where an address is; `stack_of` tells whose stack a mapping is.
+    /// What is at an address. `stack_of` tells whose stack a mapping is.
     pub fn region(&self, address: Avma, stack_of: impl Fn(&Mapping) -> Option<Region>) -> Region {
         if let Some(module) = self.module_at(address) {
             return Region::Global {
                 module: module.name.clone(),
             };
         }
-        let maps = maps::read(self.pid);
+        let maps = sys::mappings(self.pid);
         let Some(map) = maps.into_iter().find(|m| m.contains(address.0)) else {
             return Region::Unknown;
         };
-        if map.name == "[heap]" {
+        if map.name == b"[heap]" {
             return Region::Heap;
         }
         if !map.shared
@@ -251,11 +250,15 @@ impl Space {
             name: if map.name.is_empty() {
                 "anonymous".to_owned()
             } else {
-                map.name
+                name_of(&map)
             },
             shared: map.shared,
         }
     }
+}
+
+fn name_of(map: &Mapping) -> String {
+    String::from_utf8_lossy(&map.name).into_owned()
 }
 
 fn module_range(image: &Image, bias: u64) -> Range<u64> {

@@ -1,7 +1,7 @@
 //! What `/proc` tells about the threads of a process.
 
 use redhanded_model::{Register, Registers};
-use redhanded_sys::Tid;
+use redhanded_sys::{Tid, status_field};
 use std::fs;
 
 /// The name of a thread.
@@ -17,24 +17,24 @@ pub fn process_of(tid: Tid) -> Option<Tid> {
     status_field(tid, "Tgid:")?.parse().ok()
 }
 
-/// The process that a process is a child of.
+/// The parent of a process.
 pub fn parent_of(pid: Tid) -> Option<Tid> {
     status_field(pid, "PPid:")?.parse().ok()
 }
 
-/// The threads of a process that somebody traces: we do, while we have it.
+/// The threads of a process that are traced, by us as long as we have it.
 pub fn traced(pid: Tid) -> Vec<Tid> {
     let mut threads = threads(pid);
     threads.retain(|tid| tracer_of(*tid).is_some_and(|tracer| tracer != 0));
     threads
 }
 
-/// Sets of signals, as the status of a thread shows them.
+/// The sets of signals in the status of a thread.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Signals {
-    /// Waiting for this very thread.
+    /// Pending for this thread.
     Pending,
-    /// Waiting for any thread of its process.
+    /// Pending for any thread of its process.
     PendingForProcess,
     /// Blocked by the thread.
     Blocked,
@@ -63,12 +63,17 @@ pub const fn bit(signal: i32) -> u64 {
     1 << (signal - 1)
 }
 
-/// Whether a process is stopped by a signal, traced or not.
+/// Whether a process is stopped, by a signal or by a tracer.
 pub fn is_stopped(pid: Tid) -> bool {
     status_field(pid, "State:").is_some_and(|state| state.starts_with(['T', 't']))
 }
 
-/// Who traces a thread; 0 for nobody.
+/// Whether a process has ended and its parent has not waited for it.
+pub fn has_ended(pid: Tid) -> bool {
+    status_field(pid, "State:").is_some_and(|state| state.starts_with('Z'))
+}
+
+/// The tracer of a thread, or 0.
 pub fn tracer_of(tid: Tid) -> Option<Tid> {
     status_field(tid, "TracerPid:")?.parse().ok()
 }
@@ -91,7 +96,7 @@ pub fn stack_pointer(pid: Tid, tid: Tid) -> Option<u64> {
     u64::from_str_radix(field.trim_start_matches("0x"), 16).ok()
 }
 
-/// The system call a thread is in, and its arguments, where registers hold them.
+/// The system call that a thread is in, with its arguments in their registers.
 pub fn system_call(pid: Tid, tid: Tid) -> Option<Registers> {
     let text = fs::read_to_string(format!("/proc/{pid}/task/{tid}/syscall")).ok()?;
     let mut fields = text.split_whitespace();
@@ -107,23 +112,15 @@ pub fn system_call(pid: Tid, tid: Tid) -> Option<Registers> {
     Some(registers)
 }
 
-/// The system call a thread sleeps in.
+/// The number of the system call that a thread sleeps in.
 pub fn sleeps_in(pid: Tid, tid: Tid) -> Option<i64> {
     let text = fs::read_to_string(format!("/proc/{pid}/task/{tid}/syscall")).ok()?;
     text.split_whitespace().next()?.parse().ok()
 }
 
-fn status_field(tid: Tid, field: &str) -> Option<String> {
-    let status = fs::read(format!("/proc/{tid}/status")).ok()?;
-    let status = String::from_utf8_lossy(&status).into_owned();
-    let line = status.lines().find(|line| line.starts_with(field))?;
-    Some(line[field.len()..].trim().to_owned())
-}
-
-/// Whether a thread sleeps in a system call that only another thread's action
-/// can end: a futex without a timeout (locks, joins, conditions), or waiting for
-/// children or signals. A thread that sleeps for a time or on a file may wake by
-/// itself.
+/// Whether a thread sleeps in a system call that only another thread can end: a futex
+/// without a timeout (locks, joins, conditions), or a wait for children or signals. A
+/// thread that sleeps with a timeout or on a file may wake by itself.
 pub fn is_blocked(pid: Tid, tid: Tid) -> bool {
     // "running", or: number, six arguments, stack pointer, pc.
     let Ok(text) = fs::read_to_string(format!("/proc/{pid}/task/{tid}/syscall")) else {

@@ -1,36 +1,37 @@
-//! The breakpoint bytes in a process's text: every one written is remembered,
-//! and restored only where it still stands.
+//! The breakpoint bytes in a process's text. Each one is remembered, and restored only
+//! if it is still there.
 
 use super::guard::{self, Entry};
-use redhanded_model::Avma;
+use redhanded_model::{Avma, Loss};
 use redhanded_sys::{Ledger, Tid};
+use redhanded_target::Armed;
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
 
-/// The one-byte trap.
+/// The breakpoint instruction.
 pub const INT3: u8 = 0xcc;
 /// The size of a page.
 pub const PAGE: u64 = 4096;
 
 /// Breakpoints in one address space.
 pub struct Breakpoints {
-    /// A process that lives in the space.
+    /// A process that runs in the space.
     pid: Tid,
-    /// Where every byte is noted before it is written.
+    /// Where each byte is noted before it is written.
     ledger: Option<Ledger>,
-    /// Address to original byte, of all that ever stood: a thread may have
-    /// trapped before one was removed.
+    /// The original byte of every breakpoint that was ever set: a thread may have
+    /// executed one before it was removed.
     originals: HashMap<u64, u8>,
-    /// Those that stand now.
+    /// The addresses of breakpoints that are set.
     standing: BTreeSet<u64>,
-    /// Those that were removed lately: a child may have been forked before.
+    /// Recently removed breakpoints: a child may have been forked before that.
     removed: VecDeque<(Instant, u64)>,
 }
 
-/// How long after a breakpoint's removal a child that was forked before it may
-/// report.
+/// How long after a breakpoint's removal a child that was forked before may be heard
+/// of.
 const FORK_TAKES: Duration = Duration::from_secs(10);
 
 impl Breakpoints {
@@ -50,12 +51,12 @@ impl Breakpoints {
             .is_none_or(|ledger| guard::note(ledger, self.pid, entry))
     }
 
-    /// Writes breakpoints where the text is as expected; tells which.
-    pub fn set(&mut self, memory: &File, sites: &[(Avma, u8)]) -> Vec<bool> {
-        let mut done = vec![false; sites.len()];
+    /// Writes breakpoints where the text is as expected. Tells what came of each.
+    pub fn set(&mut self, memory: &File, sites: &[(Avma, u8)]) -> Vec<Armed> {
+        let mut done = vec![Armed::CodeGone; sites.len()];
         let mut order: Vec<usize> = (0..sites.len()).collect();
         order.sort_by_key(|index| sites[*index].0);
-        // One read and one write a page: a small program's thousands of sites
+        // One read and one write for each page: thousands of sites of a small program
         // are armed before its first instruction.
         for page in order.chunk_by(|a, b| sites[*a].0.0 / PAGE == sites[*b].0.0 / PAGE) {
             let (Some(first), Some(last)) = (page.first(), page.last()) else {
@@ -75,14 +76,19 @@ impl Breakpoints {
                     address: avma.0,
                     original: expected,
                 };
-                if *byte == expected && expected != INT3 && (known || self.note(entry)) {
+                done[*index] = Armed::Refused(if *byte != expected || expected == INT3 {
+                    Loss::TextChanged
+                } else if known || self.note(entry) {
                     set.push((*index, avma.0, *byte));
                     *byte = INT3;
-                }
+                    Loss::CodeNotWritable
+                } else {
+                    Loss::TooManyBreakpoints
+                });
             }
             if memory.write_all_at(&text, start).is_ok() {
                 for (index, avma, original) in set {
-                    done[index] = true;
+                    done[index] = Armed::Yes;
                     self.standing.insert(avma);
                     self.originals.insert(avma, original);
                 }
@@ -91,8 +97,8 @@ impl Breakpoints {
         done
     }
 
-    /// Removes the breakpoint at `address`, which a thread just executed; whether
-    /// there was one.
+    /// Removes the breakpoint at `address`, which a thread just executed. Returns
+    /// whether there was one.
     pub fn remove(&mut self, memory: &File, address: u64) -> bool {
         let stood = self.standing.remove(&address);
         if stood {
@@ -110,7 +116,7 @@ impl Breakpoints {
         stood && original.is_some_and(|o| memory.write_all_at(&[*o], address).is_ok())
     }
 
-    /// Removes all of them but those that are to stay.
+    /// Removes all breakpoints except those that `stays` keeps.
     pub fn clear(&mut self, memory: &File, stays: impl Fn(u64) -> bool) {
         let (stay, standing): (BTreeSet<u64>, BTreeSet<u64>) = std::mem::take(&mut self.standing)
             .into_iter()
@@ -122,8 +128,8 @@ impl Breakpoints {
             .extend(standing.iter().map(|address| (now, *address)));
     }
 
-    /// Restores the bytes in another space's copy of the text. It may have been
-    /// made before breakpoints were removed that no longer stand here.
+    /// Restores the bytes in a copy of the text in another space. The copy may be older
+    /// than the removal of some breakpoints.
     pub fn restore_in(&self, memory: &File) {
         let lately = self.removed.iter().map(|(_, address)| *address);
         let all = self.standing.iter().copied().chain(lately).collect();
@@ -140,7 +146,7 @@ impl Breakpoints {
         }
     }
 
-    /// Forgets those in a range that is no longer mapped as it was.
+    /// Forgets the breakpoints in a range that was unmapped.
     pub fn forget(&mut self, range: &std::ops::Range<u64>) {
         for address in self.originals.keys().filter(|at| range.contains(at)) {
             self.note(Entry::Gone { address: *address });
@@ -154,24 +160,24 @@ impl Breakpoints {
         self.originals.get(&address).copied()
     }
 
-    /// Whether one stands at `address`.
+    /// Whether a breakpoint is set at `address`.
     pub fn stands_at(&self, address: u64) -> bool {
         self.standing.contains(&address)
     }
 
-    /// Whether one stood at `address` and is gone.
+    /// Whether a breakpoint was set at `address` and is removed.
     pub fn was_at(&self, address: u64) -> bool {
         self.originals.contains_key(&address) && !self.standing.contains(&address)
     }
 
-    /// The space is gone; what was noted of it no longer holds.
+    /// Forgets all breakpoints, because the space is gone.
     pub fn forget_all(&mut self) {
         self.note(Entry::AllGone);
         self.standing.clear();
         self.originals.clear();
     }
 
-    /// Puts the original bytes back into a copy of memory.
+    /// Puts the original bytes into a copy of memory.
     pub fn hide(&self, address: u64, buffer: &mut [u8]) {
         if self.standing.is_empty() {
             return;
@@ -188,8 +194,8 @@ impl Breakpoints {
     }
 }
 
-/// Restores the breakpoints of one page, where they still stand: somebody else
-/// may have put other text there meanwhile, and that stays. Whether any was.
+/// Restores the breakpoints of one page if they are still there; the program may have
+/// put other text in their place. Returns whether any was.
 pub fn restore(memory: &File, page: &[(u64, u8)]) -> bool {
     let (Some((start, _)), Some((last, _))) = (page.first(), page.last()) else {
         return false;
@@ -207,4 +213,28 @@ pub fn restore(memory: &File, page: &[(u64, u8)]) -> bool {
         }
     }
     any && memory.write_all_at(&text, *start).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::space::open_memory;
+
+    #[test]
+    fn each_breakpoint_is_told_of() {
+        let mut text = [0x90_u8, 0x55, 0xcc];
+        let at = std::hint::black_box(&raw mut text) as u64;
+        let own = std::process::id().cast_signed();
+        let memory = open_memory(own).unwrap();
+        let mut breakpoints = Breakpoints::new(own, None);
+        // The first page of memory is never mapped.
+        let sites = [(at, 0x90), (at + 1, 0x56), (at + 2, INT3), (8, 0x90)];
+        let sites = sites.map(|(address, byte)| (Avma(address), byte));
+        let changed = Armed::Refused(Loss::TextChanged);
+        let told = breakpoints.set(&memory, &sites);
+        assert_eq!(told, [Armed::Yes, changed, changed, Armed::CodeGone]);
+        assert!(breakpoints.stands_at(at) && !breakpoints.stands_at(at + 1));
+        breakpoints.clear(&memory, |_| false);
+        assert_eq!(*std::hint::black_box(&text), [0x90, 0x55, 0xcc]);
+    }
 }

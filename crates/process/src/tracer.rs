@@ -1,13 +1,12 @@
-//! The tracer as a process of its own.
+//! Runs the tracer as a process of its own.
 //!
-//! A traced program depends on its tracer; so the tracer is small, does nothing
-//! that may fail for other reasons, and each of the two processes looks after
-//! what the other leaves behind. If the one in front is killed, the tracer lets
-//! the program go in the ordinary way. If the tracer is killed, the one in front
-//! puts the breakpoint bytes back. And when tracing is over the tracer ends,
-//! which frees threads in their sleep as no request to the kernel can.
+//! A traced program depends on its tracer, so the tracer does as little as possible,
+//! and each of the two processes looks after what the other leaves behind. If the front
+//! is killed, the tracer lets the program go in the ordinary way. If the tracer is
+//! killed, the front restores the breakpoint bytes. When tracing is over the tracer
+//! ends, because only that frees threads without waking them.
 
-use super::{Process, calm, guard, tasks};
+use super::{Process, guard, orphans, tasks};
 use crate::events::ending;
 use redhanded_sys::{self as sys, Change, Ledger, SignalSet, Tid};
 use redhanded_target::{Control, Ending, FRONT_DIED, Signals};
@@ -21,72 +20,77 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Before everything that is not a matter of life and death.
-pub(super) const RUN_FIRST: i32 = -15;
+/// The priority of the tracer where it may not have a real-time one.
+pub(super) const NICE: i32 = -15;
 
-/// Which of the two processes this one is now.
-pub enum Split {
-    /// The one that the user started and sees.
+/// Flag of the ledger: the front has seen enough.
+const ENOUGH: u64 = 1;
+/// Flag of the ledger: the program is being left stopped at a race.
+pub(super) const FROZEN: u64 = 2;
+
+/// Which of the two processes this one is.
+pub enum Role {
+    /// The process that the user started.
     Front(Front),
-    /// The one that traces.
+    /// The process that traces.
     Tracer(Box<Tracer>),
 }
 
-/// What would be left behind by a tracer that is killed.
+/// What a killed tracer would leave behind.
 pub enum Guarded {
     /// Breakpoint bytes in processes.
     Processes,
-    /// Something else, which this puts right; whether there was something to do.
+    /// Something else, and how to clean it up; tells whether there was anything.
     Other(Box<dyn FnOnce() -> bool + Send>),
 }
 
-/// Splits this process, which has no second thread yet.
+/// Splits this process in two. It must not have a second thread yet.
 ///
 /// # Errors
-/// When there is no room for another process.
-pub fn split(signals: Arc<Signals>, guarded: Guarded) -> io::Result<(Split, UnixStream)> {
+/// If there is no room for another process.
+pub fn split(signals: Arc<Signals>, guarded: Guarded) -> io::Result<(Role, UnixStream)> {
     let ledger = Ledger::new()?;
     let (front, tracer) = UnixStream::pair()?;
     let (watched, lifeline) = UnixStream::pair()?;
     let second = match guarded {
         Guarded::Processes => {
             let (watched_too, second) = UnixStream::pair()?;
-            let Some(calmer) = sys::fork()? else {
+            let Some(rescuer) = sys::fork()? else {
                 drop((front, tracer, watched, lifeline, second));
-                calm::watch_over(watched_too, ledger);
+                orphans::watch_over(watched_too, ledger);
                 std::process::exit(0);
             };
-            Some((second, calmer))
+            Some((second, rescuer))
         }
         Guarded::Other(_) => None,
     };
-    let (second, calmer) = second.unzip();
+    let (second, rescuer) = second.unzip();
     let parent = std::process::id();
     if let Some(pid) = sys::fork()? {
         drop((tracer, lifeline, second));
         let guard = std::thread::spawn(move || watch_over(watched, ledger, guarded));
-        let front_side = Front {
+        let front_role = Front {
             tracer: pid,
-            calmer,
+            rescuer,
             ledger,
             guard: Some(guard),
             signals,
             endings: HashMap::new(),
             mirrors: None,
         };
-        return Ok((Split::Front(front_side), front));
+        return Ok((Role::Front(front_role), front));
     }
     drop((front, watched));
     sys::when_parent_dies(FRONT_DIED)?;
     if std::os::unix::process::parent_id() != parent {
         std::process::exit(1);
     }
-    // A thread that has stopped and that its tracer has not heard of yet is lost if
-    // the tracer is killed just then, and is held in vain meanwhile: who traces
-    // comes first, where that is allowed.
-    sys::run_first(RUN_FIRST);
-    // Ctrl-Z stops the program and the one in front, and `fg` continues both; who
-    // traces the program must not stop with it.
+    // A stop that the tracer has not heard of is lost if the tracer is killed just
+    // then, and until it is heard of its thread is held for nothing. So the tracer runs
+    // before other processes if it may.
+    sys::raise_priority(NICE);
+    // Ctrl-Z stops the program and the front, and `fg` continues both. The tracer must
+    // not stop with them.
     let kept = SignalSet::block(&[libc::SIGTSTP, libc::SIGTTIN, libc::SIGTTOU]);
     let side = Tracer {
         ledger,
@@ -94,11 +98,11 @@ pub fn split(signals: Arc<Signals>, guarded: Guarded) -> io::Result<(Split, Unix
         ready: mpsc::channel(),
         _signals: kept,
     };
-    Ok((Split::Tracer(Box::new(side)), tracer))
+    Ok((Role::Tracer(Box::new(side)), tracer))
 }
 
-/// Waits for the tracer to end. If it says no farewell, puts back everything that
-/// it has left; in how many processes or machines there was something.
+/// Waits for the tracer to end. If it does not say goodbye, restores what it has left.
+/// Returns in how many processes or machines.
 fn watch_over(mut lifeline: UnixStream, ledger: Ledger, guarded: Guarded) -> usize {
     match (lifeline.read(&mut [0]), guarded) {
         (Ok(1), _) => 0,
@@ -107,13 +111,12 @@ fn watch_over(mut lifeline: UnixStream, ledger: Ledger, guarded: Guarded) -> usi
     }
 }
 
-/// The tracer's side.
+/// The tracing process.
 pub struct Tracer {
     ledger: Ledger,
-    /// Closed by the kernel when the tracing thread dies, before it lets go of its
-    /// tracees.
+    /// Closed by the kernel when the tracing thread dies, before its tracees are freed.
     lifelines: Vec<UnixStream>,
-    /// Each other thread reports here once it keeps no file of ours open.
+    /// Each other thread reports here once it has closed these files.
     ready: (Sender<()>, Receiver<()>),
     _signals: SignalSet,
 }
@@ -123,27 +126,27 @@ impl Tracer {
         self.ledger
     }
 
-    /// What every other thread of the tracer has to do first: a file that it keeps
-    /// open would outlive the thread that traces, and a perf event that outlives
-    /// its tracer kills.
+    /// What each other thread of the tracer must do first. A file that it keeps open
+    /// would outlive the tracing thread, and a perf event that outlives its tracer
+    /// kills.
     pub fn for_threads(&self) -> impl Fn() + Clone + Send + Sync + 'static {
         let lifelines: Vec<RawFd> = self.lifelines.iter().map(AsRawFd::as_raw_fd).collect();
         let ready = self.ready.0.clone();
         move || {
-            let _ = sys::own_files(&lifelines);
+            let _ = sys::unshare_files(&lifelines);
             let _ = ready.send(());
         }
     }
 
-    /// Starts a thread that hears of every stop the moment it happens. It is one
-    /// more wake-up for each, which only pays where stops are few.
-    pub fn listen(&self) {
+    /// Starts a thread that takes each stop from the kernel at once. It costs another
+    /// wake-up for each, which pays only if stops are few.
+    pub fn start_waiter(&self) {
         let first = self.for_threads();
-        sys::expect_ear();
+        sys::expect_waiter();
         std::thread::spawn(move || {
             first();
-            sys::run_first(RUN_FIRST);
-            sys::take_changes();
+            sys::raise_priority(NICE);
+            sys::run_waiter();
         });
     }
 
@@ -156,33 +159,33 @@ impl Tracer {
         }
     }
 
-    /// Says that everything was put back.
+    /// Says that everything was restored.
     pub fn farewell(mut self) {
         for lifeline in &mut self.lifelines {
             let _ = lifeline.write_all(&[1]);
         }
     }
 
-    /// Whether the one in front has seen enough.
+    /// Whether the front has seen enough.
     #[must_use]
     pub fn is_enough(&self) -> bool {
-        self.ledger.number().load(Ordering::Relaxed) != 0
+        self.ledger.flags().load(Ordering::Relaxed) & ENOUGH != 0
     }
 }
 
-/// How long after a continuation the one in front is looked after.
+/// How long after the program was continued the front is checked.
 const FRONT_WAKES_WITHIN: Duration = Duration::from_secs(1);
 
 impl Process {
-    /// A stopped program was continued.
+    /// Notes that the stopped program was continued.
     pub(super) fn continued(&mut self, tid: Tid) {
         if tid == self.pid {
             self.continued = Some(self.now());
         }
     }
 
-    /// Continues the one in front, which has stopped with the program, or may be
-    /// about to when it hears of a stop that is over.
+    /// Continues the front, which stopped with the program or will when it hears of the
+    /// stop.
     pub(super) fn wake_front(&mut self) {
         let Some(at) = self.continued.filter(|_| self.ledger.is_some()) else {
             return;
@@ -197,45 +200,44 @@ impl Process {
     }
 }
 
-/// The side that the user sees.
+/// The process that the user sees.
 pub struct Front {
     tracer: Tid,
-    /// Looks after threads of the target when the tracer dies, and ends then.
-    calmer: Option<Tid>,
+    /// The process that takes over the target's threads if the tracer dies.
+    rescuer: Option<Tid>,
     ledger: Ledger,
     signals: Arc<Signals>,
-    /// Looks after the target when the tracer dies.
+    /// The thread that restores breakpoint bytes if the tracer dies.
     guard: Option<JoinHandle<usize>>,
-    /// How children of ours ended.
+    /// How our children ended.
     endings: HashMap<Tid, Ending>,
-    /// The program whose stops we share.
+    /// The program whose stops we mirror.
     mirrors: Option<Tid>,
 }
 
 impl Front {
-    /// From here on this process stops when program `pid` does: a shell that
-    /// started us as its job knows of us only.
+    /// From now on this process stops when program `pid` does. A shell knows only us as
+    /// its job.
     pub fn mirror(&mut self, pid: u32) {
         self.mirrors = Some(pid.cast_signed());
     }
 
     /// Tells the tracer that enough was seen.
     pub fn enough(&self) {
-        self.ledger.number().store(1, Ordering::Relaxed);
+        self.ledger.flags().fetch_or(ENOUGH, Ordering::Relaxed);
     }
 
-    /// In how many processes breakpoints had to be put back, because the tracer
-    /// died.
+    /// In how many processes breakpoints were restored because the tracer died.
     pub fn rescued(&mut self) -> usize {
         self.guard
             .take()
             .map_or(0, |guard| guard.join().unwrap_or(0))
     }
 
-    /// Looks after signals and children: to be called some times a second.
+    /// Handles signals and children. To be called several times a second.
     pub fn tend(&mut self) {
         while let Some(taken) = self.signals.wait(Duration::ZERO) {
-            // The terminal has told the tracer as well.
+            // The terminal has signalled the tracer as well.
             if taken.signal != libc::SIGCHLD && taken.by_process {
                 let _ = sys::kill(self.tracer, taken.signal);
             }
@@ -245,9 +247,11 @@ impl Front {
 
     fn reap(&mut self) {
         while let Ok(Some((pid, change))) = sys::poll_child() {
-            // Since it stopped, somebody may have continued it.
+            // It may have been continued since. A program that is left stopped at a
+            // race must not stop us, because there is something to print.
             if let Change::Stopped(signal, _) = change
                 && self.mirrors == Some(pid)
+                && !self.is_frozen()
                 && tasks::is_stopped(pid)
             {
                 sys::stop_self(signal);
@@ -256,22 +260,27 @@ impl Front {
         }
     }
 
-    /// Waits for the tracer to end, which it does when it has said its last word.
+    fn is_frozen(&self) -> bool {
+        self.ledger.flags().load(Ordering::Acquire) & FROZEN != 0
+    }
+
+    /// Waits for the tracer to end, after its last message.
     pub fn wait_for_tracer(&mut self) {
         self.wait_for(self.tracer.cast_unsigned(), Duration::MAX);
-        if let Some(calmer) = self.calmer {
-            self.wait_for(calmer.cast_unsigned(), Duration::MAX);
+        if let Some(rescuer) = self.rescuer {
+            self.wait_for(rescuer.cast_unsigned(), Duration::MAX);
         }
     }
 
-    /// How the tracer ended, once it has.
+    /// How the tracer ended, if it has.
     #[must_use]
     pub fn tracer_ending(&self) -> Option<Ending> {
         self.endings.get(&self.tracer).copied()
     }
 
-    /// Waits for program `pid`, which nobody traces any more, until `limit`.
-    /// Signals that a process sends us meanwhile are passed on to it.
+    /// Waits until program `pid`, which is no longer traced, ends, but no longer than
+    /// `limit`. Passes on signals that a process sends us. A program that was left
+    /// stopped at a race is continued then, as shells do with stopped jobs.
     pub fn wait_for(&mut self, pid: u32, limit: Duration) -> Ending {
         let pid = pid.cast_signed();
         let until = std::time::Instant::now().checked_add(limit);
@@ -288,14 +297,18 @@ impl Front {
             }
             if let Some(taken) = self.signals.wait(left.min(Duration::from_secs(1)))
                 && taken.signal != libc::SIGCHLD
-                && taken.by_process
             {
-                let _ = sys::kill(pid, taken.signal);
+                if taken.by_process {
+                    let _ = sys::kill(pid, taken.signal);
+                }
+                if self.is_frozen() {
+                    let _ = sys::kill(pid, libc::SIGCONT);
+                }
             }
         }
     }
 
-    /// Ends program `pid`.
+    /// Kills program `pid`.
     pub fn kill(&self, pid: u32) {
         let _ = sys::kill(pid.cast_signed(), libc::SIGKILL);
     }

@@ -1,19 +1,18 @@
-//! What the program wants of SIGTRAP, kept although breakpoints work through it.
+//! Keeps what the program wants of SIGTRAP, although breakpoints work through it.
 //!
-//! A breakpoint in a thread that blocks SIGTRAP makes the kernel unblock it, and
-//! in a process that ignores it, makes the kernel forget that. A perf event's
-//! SIGTRAP in a thread that blocks it would wait until it kills the program.
+//! A breakpoint in a thread that blocks SIGTRAP makes the kernel unblock it. In a
+//! process that ignores SIGTRAP it makes the kernel reset the action. And if a thread
+//! that blocks it gets a perf event's SIGTRAP, that stays pending until it kills the
+//! program.
 //!
-//! So a sampled thread never really blocks SIGTRAP. That it wants to is
-//! remembered (it *owes* the signal to its mask), the one system call that could
-//! tell it otherwise is hooked, and its mask is what it should be when it is let
-//! go, when it forks and when it becomes another program. An action that the
-//! kernel took away is set again at once.
+//! So a sampled thread never really blocks SIGTRAP. That it wants to is remembered (it
+//! *owes* the signal to its mask). The one system call that could show it otherwise is
+//! hooked, and the mask is put right when the thread is let go, when it forks and when
+//! it runs another program. An action that the kernel reset is set again at once.
 
 use super::Process;
 use super::events::pause;
 use super::hooks::{Hook, SYSCALL};
-use super::maps;
 use super::tasks::{self, Signals, bit};
 use memchr::memmem;
 use redhanded_model::{Avma, SpaceId};
@@ -23,25 +22,25 @@ use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
 
 const TRAP: u64 = bit(libc::SIGTRAP);
-/// Whoever blocks all of these has filled the set, and not left SIGTRAP out.
+/// A thread that blocks all of these has blocked all signals, SIGTRAP included.
 const FULL: u64 = bit(libc::SIGSEGV) | bit(libc::SIGBUS) | bit(libc::SIGILL) | bit(libc::SIGFPE);
-/// Below the stack pointer, functions may keep this much without moving it.
+/// The bytes below the stack pointer that a function may use without moving it.
 const RED_ZONE: u64 = 128;
 /// The kernel's `struct sigaction`: handler, flags, restorer, mask.
 pub type Action = [u64; 4];
 const IGNORE: u64 = 1;
 
-/// What a space has to know for this.
+/// What a space must remember of this.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TrapState {
-    /// The program's own action for SIGTRAP, if it is not the default one.
+    /// The program's own action for SIGTRAP, unless it is the default.
     pub action: Option<Action>,
     /// A `syscall` instruction that can be borrowed.
     gate: Option<u64>,
 }
 
 impl Process {
-    /// Learns what the process of a space wants of SIGTRAP when sampling begins.
+    /// Reads what the process of a space wants of SIGTRAP when sampling starts.
     pub(super) fn note_trap(&mut self, id: SpaceId) {
         let tids: Vec<Tid> = self.tasks_in(id).map(|(tid, _)| *tid).collect();
         for tid in tids {
@@ -50,10 +49,10 @@ impl Process {
         let Some(space) = self.spaces.get_mut(&id) else {
             return;
         };
-        let maps = maps::read(space.pid);
+        let maps = sys::mappings(space.pid);
         space.trap.gate = maps
             .iter()
-            .find(|map| map.name == "[vdso]")
+            .find(|map| map.name == b"[vdso]")
             .and_then(|map| {
                 let mut text = vec![0; (map.end - map.start) as usize];
                 space.memory.read_exact_at(&mut text, map.start).ok()?;
@@ -64,8 +63,8 @@ impl Process {
         }
     }
 
-    /// Takes SIGTRAP out of a thread's mask and remembers that it was in it. A
-    /// thread that runs is only looked at; its first breakpoint takes it out.
+    /// Takes SIGTRAP out of a thread's mask and remembers that. The mask of a running
+    /// thread is only read; its first breakpoint will unblock the signal.
     pub(super) fn hide_trap(&mut self, tid: Tid) {
         let blocked = match sys::signal_mask(tid) {
             Ok(mask) if mask & TRAP != 0 => sys::set_signal_mask(tid, mask & !TRAP).is_ok(),
@@ -84,7 +83,7 @@ impl Process {
         }
     }
 
-    /// Sets the program's action as it wants it, through a thread that stands.
+    /// Restores the program's own action for SIGTRAP, through a stopped thread.
     pub(super) fn give_action_back(&mut self, tid: Tid) {
         let id = self.tasks.get(&tid).map(|task| task.space);
         let space = id.and_then(|id| self.spaces.get_mut(&id));
@@ -95,20 +94,20 @@ impl Process {
         }
     }
 
-    /// Whether a space's action for SIGTRAP is not quite the program's.
+    /// Whether a space's action for SIGTRAP differs from what the program set.
     pub(super) fn owes_action(&self, id: SpaceId) -> bool {
         let action = self.spaces.get(&id).and_then(|space| space.trap.action);
         action.is_some_and(|action| while_traced(action) != action)
     }
 
-    /// Whether the program wants SIGTRAPs of others ignored.
+    /// Whether the program ignores SIGTRAP.
     fn ignores_trap(&self, tid: Tid) -> bool {
         self.space_of(tid)
             .and_then(|space| space.trap.action)
             .is_some_and(|action| action[0] == IGNORE)
     }
 
-    /// A breakpoint was reached: undoes what the kernel did to let it through.
+    /// Undoes what the kernel did to deliver the SIGTRAP of a breakpoint.
     pub(super) fn mend_trap(&mut self, tid: Tid) {
         if let Some(task) = self.tasks.get_mut(&tid) {
             let held = std::mem::take(&mut task.holds_trap);
@@ -123,14 +122,14 @@ impl Process {
         }
     }
 
-    /// The program's action for SIGTRAP, if the kernel has taken it away.
+    /// The program's action for SIGTRAP, if the kernel has reset it.
     fn lost_action(&self, tid: Tid) -> Option<Action> {
         let action = self.space_of(tid)?.trap.action?;
         let lost = || tasks::signals(tid, Signals::Handled) & TRAP == 0;
         (action[0] != IGNORE && lost()).then_some(action)
     }
 
-    /// A SIGTRAP that is not ours has come to a thread. Whether it is settled.
+    /// Handles a SIGTRAP that is not ours. Returns whether that is all.
     pub(super) fn own_trap(&mut self, tid: Tid) -> bool {
         if self.ignores_trap(tid) {
             self.go_on(tid, 0);
@@ -142,13 +141,13 @@ impl Process {
             owed
         });
         if owed == Some(true) {
-            // Delivered to a thread that blocks it, it waits, as it should.
+            // The thread blocks it, so it stays pending, as it should.
             Self::give_trap_back(tid);
             self.go_on(tid, libc::SIGTRAP);
             return true;
         }
         if self.lost_action(tid).is_some() {
-            // Another thread's breakpoint took it away, and is about to be told.
+            // Another thread's breakpoint reset it, which will be reported in a moment.
             self.awaiting_action.push(tid);
             return true;
         }
@@ -184,7 +183,7 @@ impl Process {
         match self.run_system_call(tid) {
             Err(Change::Stopped(signal, 0)) => self.set_state(tid, super::State::Stopped(signal)),
             Ok(()) | Err(Change::Stopped(..)) => {}
-            // Its end is to be heard of.
+            // Its end must be reported.
             Err(ended) => self.backlog.push_back((tid, ended)),
         }
         let _ = sys::set_raw_registers(tid, &before);
@@ -193,8 +192,8 @@ impl Process {
         }
     }
 
-    /// A thread stands at a hooked system call: carries it out, so that the
-    /// program sees what it would have seen alone.
+    /// Carries out a hooked system call, so that the program sees what it would have
+    /// seen alone.
     pub(super) fn carry_out(&mut self, tid: Tid, address: u64, hook: Hook) -> Option<Stop> {
         let Ok(mut registers) = sys::raw_registers(tid) else {
             return None;
@@ -206,7 +205,7 @@ impl Process {
                 self.action_set(tid, registers.rsi, registers.rdx);
                 Some(0)
             }
-            // Most actions are for other signals; the kernel sets them.
+            // Most actions are for other signals. The kernel sets them.
             Hook::Action | Hook::Linker => {
                 let gate = self.space_of(tid).and_then(|space| space.trap.gate);
                 let Some(gate) = gate else {
@@ -216,7 +215,8 @@ impl Process {
                 registers.orig_rax = u64::MAX;
                 let _ = sys::set_raw_registers(tid, &registers);
                 if let Err(change) = self.run_system_call(tid) {
-                    // Something else comes first; then it traps here again.
+                    // Something else comes first. The thread traps here again
+                    // afterwards.
                     registers.rip = address;
                     let _ = sys::set_raw_registers(tid, &registers);
                     return self.changed(tid, change);
@@ -244,8 +244,8 @@ impl Process {
         None
     }
 
-    /// Carries out a `clone` where it stands, because the child begins there; and
-    /// so that we hear of it.
+    /// Carries out a `clone` in place, because the child starts there, and without
+    /// CLONE_UNTRACED.
     fn clone_openly(
         &mut self,
         tid: Tid,
@@ -275,7 +275,8 @@ impl Process {
         }
     }
 
-    /// `rt_sigprocmask` as the kernel does it, but for SIGTRAP; its result.
+    /// Does what the kernel's `rt_sigprocmask` does, except to SIGTRAP. Returns its
+    /// result.
     fn change_mask(&mut self, tid: Tid, registers: &libc::user_regs_struct) -> i64 {
         let (how, new, old, size) = (registers.rdi, registers.rsi, registers.rdx, registers.r10);
         let owed = self.tasks.get(&tid).is_some_and(|task| task.owes_trap);
@@ -310,9 +311,9 @@ impl Process {
         if told { 0 } else { -i64::from(libc::EFAULT) }
     }
 
-    /// Whether a thread is about to have SIGTRAP ignored. Told so, the kernel would
-    /// drop those that are on their way to threads that stand behind a breakpoint:
-    /// it is told when there are none any more.
+    /// Whether a thread is about to ignore SIGTRAP. The kernel would then discard
+    /// pending ones of threads that are behind a breakpoint, so it is told only when
+    /// there are none.
     fn is_to_be_ignored(&self, tid: Tid, registers: &libc::user_regs_struct) -> bool {
         let handler = self
             .space_of(tid)
@@ -321,8 +322,8 @@ impl Process {
         handler == Some(IGNORE)
     }
 
-    /// A thread set the action for SIGTRAP from the memory at `new`, and was told
-    /// the old one at `old`: not what the kernel had made of it meanwhile.
+    /// Handles that a thread has set the action for SIGTRAP from memory at `new`.
+    /// Writes the program's old action to `old`, not the one that we had set.
     fn action_set(&mut self, tid: Tid, new: u64, old: u64) {
         let Some(id) = self.space_of(tid).map(|space| space.id) else {
             return;
@@ -331,7 +332,7 @@ impl Process {
             let before = space.trap.action.unwrap_or_default();
             if new != 0 {
                 let words = [0, 8, 16, 24].map(|at| space.word_at(new + at).unwrap_or(0));
-                // One that holds once is the kernel's to take away.
+                // The kernel resets a one-shot handler itself.
                 let lasts = words[0] != 0 && words[1] & libc::SA_RESETHAND as u64 == 0;
                 space.trap.action = lasts.then_some(words);
             }
@@ -342,7 +343,7 @@ impl Process {
         }
     }
 
-    /// Without a place to carry it out, the hook has to go.
+    /// Removes a hook that cannot be carried out.
     fn drop_hook(&mut self, tid: Tid, address: u64) -> Option<Stop> {
         let id = self.space_of(tid)?.id;
         self.spaces.get_mut(&id)?.remove_breakpoint(address);
@@ -352,9 +353,9 @@ impl Process {
     }
 }
 
-/// The action that stands while we trace. A handler of SIGTRAP in which SIGTRAP
-/// is blocked would be taken away by the first breakpoint in it; one that is to be
-/// ignored never reaches the program, because we take it.
+/// The action that is set while we trace. The first breakpoint in a handler that blocks
+/// SIGTRAP would reset it, so the handler does not block it. A SIGTRAP to be ignored
+/// never reaches the program, because we take it.
 fn while_traced(action: Action) -> Action {
     let [handler, flags, restorer, mask] = action;
     match handler {
@@ -369,8 +370,8 @@ fn while_traced(action: Action) -> Action {
     }
 }
 
-/// Makes a thread that stands in an interrupted system call begin it again when
-/// it goes on, as the kernel would have.
+/// Makes a thread that was interrupted in a system call restart it when it is resumed,
+/// as the kernel would.
 fn begin_again(registers: &mut libc::user_regs_struct) {
     const RESTARTS: std::ops::RangeInclusive<i64> = -514..=-512;
     const RESTARTS_BY_BLOCK: i64 = -516;
@@ -390,17 +391,17 @@ fn begin_again(registers: &mut libc::user_regs_struct) {
 }
 
 impl Process {
-    /// Runs a stopped thread into the system call at its pc and out of it. What
-    /// happened instead, if something did before it began.
+    /// Runs a stopped thread into the system call at its pc and out of it. Fails with
+    /// what happened instead.
     fn run_system_call(&mut self, tid: Tid) -> Result<(), Change> {
         self.enter_system_call(tid)?;
-        // To its end it runs as to its beginning.
+        // Leaving works like entering.
         self.enter_system_call(tid)
     }
 
-    /// Runs a stopped thread to the next beginning or end of a system call. What
-    /// others report meanwhile is kept: a process that ends waits for us to hear
-    /// of all its threads, and this one may be its first.
+    /// Runs a stopped thread to the next entry or exit of a system call. Reports of
+    /// other threads are queued: a process that ends waits until we have heard of all
+    /// its threads, and this one may be its leader.
     fn enter_system_call(&mut self, tid: Tid) -> Result<(), Change> {
         const AT_SYSTEM_CALL: i32 = libc::SIGTRAP | 0x80;
         let _ = sys::resume_to_system_call(tid);
@@ -422,5 +423,5 @@ impl Process {
     }
 }
 
-/// How long a system call that only sets something can take.
+/// The longest time a system call can take that only sets something.
 const TAKES_NO_LONGER: Duration = Duration::from_millis(500);

@@ -1,9 +1,9 @@
-//! How the bytes of a window are watched in every thread of a space.
+//! Watches the bytes of a window in every thread of a space.
 //!
-//! Perf events are best: one call moves a watch in all threads, nobody is
-//! stopped, and they vanish with their tracer. Where they are refused, as to
-//! ordinary users on Debian and Ubuntu, each thread's own debug registers are
-//! set through ptrace, for which it must be stopped a moment.
+//! Perf events are best: one call moves a watch in all threads without stopping them,
+//! and they vanish with their tracer. If they are refused, as to ordinary users on
+//! Debian and Ubuntu, each thread's debug registers are set through ptrace, for which
+//! it must stop a moment.
 
 use redhanded_model::Avma;
 use redhanded_model::{Watch, WatchFor};
@@ -12,20 +12,20 @@ use std::io;
 
 /// Debug registers of an x86-64 CPU.
 pub const DEBUG_REGISTERS: usize = 4;
-/// How many of them take code breakpoints where no byte may be written.
+/// How many of them are code breakpoints if no byte may be written.
 pub const FOR_SITES: usize = 2;
-/// Marks the number of a code breakpoint; windows are not that many.
+/// Marks the number of a code breakpoint. Windows never get that far.
 const SITE: u64 = 1 << 63;
 
-/// Which of the two ways is used.
+/// How to set debug registers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum WatchBy {
-    /// Perf where it is allowed, else ptrace.
+    /// With perf events if they are allowed, else through ptrace.
     #[default]
     Auto,
-    /// Perf events.
+    /// With perf events.
     Perf,
-    /// Debug registers through ptrace.
+    /// Through ptrace.
     Ptrace,
 }
 
@@ -35,12 +35,12 @@ pub enum Watches {
     Perf(PerfWatches),
     /// Debug registers, thread by thread.
     Registers(RegisterWatches),
-    /// None, for this reason.
+    /// There are none, for this reason.
     Refused(String),
 }
 
 impl Watches {
-    /// Opens watches for these threads and those they will start.
+    /// Opens watches for these threads and those that they start.
     pub fn open(by: WatchBy, tids: &[Tid], first: usize) -> Self {
         if by != WatchBy::Ptrace {
             match PerfWatches::open(tids, first) {
@@ -53,21 +53,21 @@ impl Watches {
     }
 }
 
-/// Perf events: for each slot, one for each thread that was there at the
-/// beginning; the others inherit them.
+/// Perf events. Each slot has one for each thread that existed at the beginning; other
+/// threads inherit them.
 pub struct PerfWatches {
     in_kernel: bool,
     slots: Vec<Vec<PerfWatch>>,
     /// The slots before this one are code breakpoints.
     first: usize,
-    /// The address of each code breakpoint that stands.
+    /// The address of each code breakpoint that is set.
     sites: Vec<Option<Avma>>,
     /// What each slot had counted when its watch was set.
     base: Vec<u64>,
 }
 
 impl PerfWatches {
-    /// The kernel's own accesses are watched too where that is allowed.
+    /// Watches the kernel's accesses as well if that is allowed.
     fn open(tids: &[Tid], first: usize) -> io::Result<Self> {
         let mut refused = io::Error::from_raw_os_error(libc::ESRCH);
         for in_kernel in [true, false] {
@@ -81,15 +81,15 @@ impl PerfWatches {
             match tids.iter().try_for_each(|tid| watches.add(*tid)) {
                 Ok(()) if !tids.is_empty() => return Ok(watches),
                 Ok(()) => {}
-                // Among others: registers that were set through ptrace in a thread
-                // stay taken until it ends.
+                // One reason: registers that were set through ptrace in a thread stay
+                // taken until it ends.
                 Err(error) => refused = error,
             }
         }
         Err(refused)
     }
 
-    /// Watches in one more thread.
+    /// Opens watches for one more thread.
     fn add(&mut self, tid: Tid) -> io::Result<()> {
         for (slot, events) in self.slots.iter_mut().enumerate() {
             let in_kernel = self.in_kernel && slot >= self.first;
@@ -114,7 +114,7 @@ impl PerfWatches {
 
     pub fn set(&mut self, slot: usize, watch: Watch) -> bool {
         self.base[self.first + slot] = self.fired(slot);
-        // A thread that is gone can do no harm to the watch in the others.
+        // It is enough if one succeeds: the other threads are gone.
         let done = self
             .events(slot)
             .iter()
@@ -123,7 +123,7 @@ impl PerfWatches {
         done > 0
     }
 
-    /// How often it fired since it was set.
+    /// Removes a watch. Returns how often it fired.
     pub fn clear(&self, slot: usize) -> u64 {
         for event in self.events(slot) {
             let _ = event.clear();
@@ -136,7 +136,7 @@ impl PerfWatches {
         self.events(slot).iter().filter_map(PerfWatch::count).sum()
     }
 
-    /// Sets a code breakpoint in a free register; whether there was one.
+    /// Sets a code breakpoint in a free register. Returns whether there was one.
     pub fn set_site(&mut self, address: Avma) -> bool {
         let Some(slot) = self.sites.iter().position(Option::is_none) else {
             return false;
@@ -152,12 +152,12 @@ impl PerfWatches {
         done
     }
 
-    /// Whether `number` is a code breakpoint's.
+    /// Whether `number` belongs to a code breakpoint.
     pub fn is_site(number: u64) -> bool {
         number & SITE != 0
     }
 
-    /// Removes the code breakpoint at `address`; whether there was one.
+    /// Removes the code breakpoint at `address`. Returns whether there was one.
     pub fn remove_site(&mut self, address: Avma) -> bool {
         let Some(slot) = self.sites.iter().position(|site| *site == Some(address)) else {
             return false;
@@ -169,7 +169,7 @@ impl PerfWatches {
         true
     }
 
-    /// Removes all of them.
+    /// Removes all code breakpoints.
     pub fn clear_sites(&mut self) {
         for address in self.sites.clone().into_iter().flatten() {
             self.remove_site(address);
@@ -177,7 +177,7 @@ impl PerfWatches {
     }
 }
 
-/// What each debug register is to hold in all threads.
+/// What each debug register should hold, in all threads.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Table([Option<Watch>; DEBUG_REGISTERS]);
 
@@ -201,13 +201,13 @@ impl RegisterWatches {
 }
 
 impl Table {
-    /// Puts this table in place of `old` into a stopped thread's registers;
-    /// whether that worked.
+    /// Replaces `old` by this table in a stopped thread's registers. Returns whether
+    /// that worked.
     pub fn apply(&self, tid: Tid, old: &Self) -> bool {
         if self == old {
             return true;
         }
-        // An address is only changed while its register is off.
+        // An address may only change while its register is off.
         let apply = || -> io::Result<()> {
             sys::set_debug_register(tid, CONTROL, 0)?;
             for (slot, (new, old)) in self.0.iter().zip(&old.0).enumerate() {
@@ -241,7 +241,7 @@ impl Table {
         fields.fold(0, |all, field| all | field)
     }
 
-    /// The slots that fired, from a thread that trapped with this table.
+    /// The slots that fired in a thread that trapped with this table.
     pub fn hits(&self, tid: Tid) -> Vec<(usize, Watch)> {
         let status = sys::debug_register(tid, STATUS).unwrap_or(0);
         let _ = sys::set_debug_register(tid, STATUS, 0);
@@ -253,7 +253,7 @@ impl Table {
     }
 }
 
-/// The register that says which ones fired.
+/// The register that tells which ones fired.
 const STATUS: usize = 6;
-/// The register that switches the others on.
+/// The register that enables the others.
 const CONTROL: usize = 7;

@@ -2,7 +2,7 @@
 
 use super::{VmOptions, last_line, on_file, unsupported};
 use crate::ProvisionError;
-use redhanded_sys::tie_to_this_thread;
+use redhanded_sys::die_with_this_thread;
 use std::fmt;
 use std::fs::OpenOptions;
 use std::io::{self, Read};
@@ -128,7 +128,7 @@ fn try_out(options: &VmOptions) -> Result<Option<String>, ProvisionError> {
         .args(["-device", "isa-serial,chardev=log"])
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
-    tie_to_this_thread(&mut command, Vec::new());
+    die_with_this_thread(&mut command, Vec::new());
     let mut child = command
         .spawn()
         .map_err(on_file("run", &options.qemu.program))?;

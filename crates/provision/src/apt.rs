@@ -3,7 +3,7 @@
 use super::cache::make_folder;
 use super::{last_line, on_file, system, unsupported};
 use crate::ProvisionError;
-use redhanded_sys::{effective_user, tie_to_this_thread};
+use redhanded_sys::{die_with_this_thread, effective_user};
 use std::ffi::OsString;
 use std::fs;
 use std::os::unix::fs::chown;
@@ -168,7 +168,7 @@ impl Apt {
         if let Some(folder) = folder {
             command.current_dir(folder);
         }
-        tie_to_this_thread(&mut command, Vec::new());
+        die_with_this_thread(&mut command, Vec::new());
         let output = command
             .output()
             .map_err(system(format!("cannot run {program}")))?;
@@ -184,7 +184,7 @@ pub fn unpack(package: &Path, folder: &Path) -> Result<(), ProvisionError> {
     let mut command = Command::new("dpkg-deb");
     command.arg("-x").args([package, folder]);
     command.env("LC_ALL", "C").stdin(Stdio::null());
-    tie_to_this_thread(&mut command, Vec::new());
+    die_with_this_thread(&mut command, Vec::new());
     let output = command.output().map_err(system("cannot run dpkg-deb"))?;
     if output.status.success() {
         return Ok(());

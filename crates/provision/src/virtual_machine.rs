@@ -6,7 +6,7 @@ use super::initramfs::{self, INIT};
 use super::serial_ports::{self, Listeners, Output, Ports};
 use super::{VmOptions, last_line, on_file, system, unsupported};
 use crate::ProvisionError;
-use redhanded_sys::tie_to_this_thread;
+use redhanded_sys::die_with_this_thread;
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, Permissions};
 use std::io::{Read, Seek, SeekFrom};
@@ -82,7 +82,7 @@ impl VirtualMachine {
             .stdout(Stdio::null())
             .stderr(stderr)
             .process_group(0);
-        tie_to_this_thread(&mut command, ports.files().to_vec());
+        die_with_this_thread(&mut command, ports.files().to_vec());
         let child = command
             .spawn()
             .map_err(on_file("run", &options.qemu.program))?;

@@ -1,4 +1,4 @@
-//! Starting a program that waits to be traced first.
+//! Starts a program that waits until it is traced.
 
 use super::{SignalSet, Tid, check, is_ignored};
 use std::ffi::{CString, c_int, c_long};
@@ -6,19 +6,18 @@ use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
-/// Whether we were started with SIGPIPE ignored, and with SIGCHLD.
+/// Whether SIGPIPE and SIGCHLD were ignored when we were started.
 static PIPE_IGNORED: AtomicBool = AtomicBool::new(false);
 static CHILD_IGNORED: AtomicBool = AtomicBool::new(false);
 
-/// How nice to others we were started.
+/// Our nice value when we were started.
 static NICENESS: AtomicI32 = AtomicI32::new(0);
 
-/// How exact our timers were when we were started, in nanoseconds; who runs before
-/// others has exact ones.
+/// Our timer slack when we were started, in nanoseconds. Real-time threads have none.
 static TIMER_SLACK: AtomicI32 = AtomicI32::new(0);
 
-/// Looks before Rust's runtime begins, which changes the former. Of children that are
-/// ignored nobody hears how they ended, so that is changed too.
+/// Saves these before Rust's runtime starts, which changes SIGPIPE. Resets SIGCHLD,
+/// because the endings of ignored children are not reported.
 // SAFETY: the loader calls what this section holds, as it calls constructors.
 #[used]
 #[unsafe(link_section = ".init_array")]
@@ -40,17 +39,17 @@ static AT_START: extern "C" fn() = {
     look
 };
 
-/// Whose child a program becomes.
+/// The parent that a program gets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Parent {
-    /// The calling process's.
+    /// The calling process.
     Caller,
-    /// Its parent's: what becomes of the program is then the parent's to know,
-    /// whatever becomes of the caller.
+    /// The parent of the calling process, which then learns how the program ends even
+    /// if the caller dies.
     CallersParent,
 }
 
-/// A child that waits to be told to exec.
+/// A child that waits for permission to exec.
 pub struct Launch {
     /// Its process number.
     pub pid: Tid,
@@ -58,19 +57,19 @@ pub struct Launch {
     failure: OwnedFd,
 }
 
-/// Pointers to `arguments`, which must outlive them, as exec wants them.
+/// Pointers to `arguments` for exec. The arguments must outlive them.
 fn pointers(arguments: &[CString]) -> Vec<*const libc::c_char> {
     let null = std::iter::once(std::ptr::null());
     arguments.iter().map(|a| a.as_ptr()).chain(null).collect()
 }
 
-/// Becomes `program` with everything else as we were started, but for the signals
-/// that are blocked: those are as they were before `mask`. The number of the error
-/// if that fails.
+/// Runs `program` in place of this process, with everything as it was when we were
+/// started, and the signal mask as it was before `mask`. Returns the error number if
+/// that fails.
 ///
 /// # Safety
-/// `argv` must hold pointers to strings and end with null. Calls only what may be
-/// called between fork and exec.
+/// `argv` must hold pointers to strings and end with null. Calls only functions that
+/// may be called between fork and exec.
 unsafe fn become_program(program: &CString, argv: &[*const libc::c_char], mask: &SignalSet) -> i32 {
     // SAFETY: takes numbers, and pointers that the caller vouches for.
     unsafe {
@@ -93,7 +92,7 @@ unsafe fn become_program(program: &CString, argv: &[*const libc::c_char], mask: 
     }
 }
 
-/// Becomes `program` at once; returns only if that fails.
+/// Runs `program` in place of this process. Returns only if that fails.
 pub fn exec(program: &CString, arguments: &[CString], mask: &SignalSet) -> io::Error {
     let argv = pointers(arguments);
     // SAFETY: the strings live to the end of this function.
@@ -101,7 +100,7 @@ pub fn exec(program: &CString, arguments: &[CString], mask: &SignalSet) -> io::E
     io::Error::from_raw_os_error(errno)
 }
 
-/// Forks a child that waits, and becomes `program` when [`Launch::go`] is called.
+/// Forks a child that runs `program` when [`Launch::go`] is called.
 pub fn launch(
     program: &CString,
     arguments: &[CString],
@@ -134,7 +133,7 @@ pub fn launch(
             // SAFETY: as above; the pointers are to memory copied by fork.
             unsafe {
                 libc::close(go.as_raw_fd());
-                // Where only ancestors may trace, the caller is none of a sibling's.
+                // If only ancestors may trace, the caller could not trace its sibling.
                 libc::prctl(libc::PR_SET_PTRACER, tracer as libc::c_ulong, 0, 0, 0);
                 let mut byte = 0u8;
                 if libc::read(go_read.as_raw_fd(), (&raw mut byte).cast(), 1) != 1 {
@@ -150,14 +149,14 @@ pub fn launch(
 }
 
 impl Launch {
-    /// Tells the child to exec.
+    /// Lets the child exec.
     pub fn go(&self) -> io::Result<()> {
         // SAFETY: writes one byte from a live buffer.
         check(unsafe { libc::write(self.go.as_raw_fd(), [1u8].as_ptr().cast(), 1) } as c_long)
             .map(drop)
     }
 
-    /// Why exec failed, if it did. Call when the child is known to be past it.
+    /// Why exec failed, if it did. To be called when the child is past it.
     #[must_use]
     pub fn failure(&self) -> Option<io::Error> {
         let mut errno: c_int = 0;

@@ -3,19 +3,29 @@
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Address space that is reserved, not memory that is used: room for four million
-/// entries. Not more, because limits on address space count it all the same.
+/// The reserved address space, most of which is never used: room for twice two million
+/// entries. It is not larger, because limits on address space count it all.
 const SIZE: usize = 64 << 20;
-/// Words before the first entry: the length, and a number for the processes' use.
-const HEAD: usize = 2;
+/// The words before the first entry: the flags, the half in use, and the length of
+/// each.
+const HEAD: usize = 4;
+const FLAGS: usize = 0;
+const IN_USE: usize = 1;
+const LENGTHS: usize = 2;
+/// How many entries each half can hold.
+const MOST: usize = (SIZE / 8 - HEAD) / 4;
 
-/// A list that only grows, made before the process splits. What one side has
-/// appended the other can read, also after its death.
+/// A list of entries, made before the process splits. What one process has written the
+/// other can read, even after the writer's death.
+///
+/// There are two halves, of which one is in use. A full list is replaced by a shorter
+/// one in the other half, in a single step, so that a reader always finds a complete
+/// list even if the writer died while it wrote.
 #[derive(Clone, Copy, Debug)]
 pub struct Ledger(&'static [AtomicU64]);
 
 impl Ledger {
-    /// An empty one. It stays until the process ends.
+    /// An empty list. It stays until the process ends.
     pub fn new() -> io::Result<Self> {
         // SAFETY: a fresh mapping without an address asked for overlaps nothing.
         let at = unsafe {
@@ -37,32 +47,62 @@ impl Ledger {
         Ok(Self(words))
     }
 
-    /// Appends an entry; whether there was room.
-    #[must_use]
-    pub fn append(self, entry: [u64; 2]) -> bool {
-        let len = self.0[0].load(Ordering::Relaxed);
-        let at = HEAD + 2 * len as usize;
-        let Some(words) = self.0.get(at..at + 2) else {
-            return false;
-        };
-        for (word, value) in words.iter().zip(entry) {
+    fn half(self) -> usize {
+        self.0[IN_USE].load(Ordering::Acquire) as usize & 1
+    }
+
+    fn words(self, half: usize, entry: usize) -> &'static [AtomicU64] {
+        let at = HEAD + 2 * (half * MOST + entry);
+        &self.0[at..at + 2]
+    }
+
+    fn write(self, half: usize, entry: usize, values: [u64; 2]) {
+        for (word, value) in self.words(half, entry).iter().zip(values) {
             word.store(value, Ordering::Relaxed);
         }
-        self.0[0].store(len + 1, Ordering::Release);
-        true
+        self.0[LENGTHS + half].store(entry as u64 + 1, Ordering::Release);
+    }
+
+    /// Appends an entry. Returns whether there was room.
+    #[must_use]
+    pub fn append(self, entry: [u64; 2]) -> bool {
+        let half = self.half();
+        let len = self.0[LENGTHS + half].load(Ordering::Relaxed) as usize;
+        let has_room = len < MOST;
+        if has_room {
+            self.write(half, len, entry);
+        }
+        has_room
+    }
+
+    /// Replaces all entries by these in one step, as far as there is room.
+    pub fn replace(self, entries: impl Iterator<Item = [u64; 2]>) {
+        let other = 1 - self.half();
+        self.0[LENGTHS + other].store(0, Ordering::Relaxed);
+        for (at, entry) in entries.take(MOST).enumerate() {
+            self.write(other, at, entry);
+        }
+        self.0[IN_USE].store(other as u64, Ordering::Release);
     }
 
     /// All entries.
     pub fn entries(self) -> impl Iterator<Item = [u64; 2]> {
-        let len = self.0[0].load(Ordering::Acquire) as usize;
+        let half = self.half();
+        let len = self.0[LENGTHS + half].load(Ordering::Acquire) as usize;
         (0..len).map(move |entry| {
-            let word = |offset: usize| self.0[HEAD + 2 * entry + offset].load(Ordering::Relaxed);
-            [word(0), word(1)]
+            let words = self.words(half, entry);
+            [0, 1].map(|word| words[word].load(Ordering::Relaxed))
         })
     }
 
-    /// A number that both sides may read and write.
-    pub fn number(self) -> &'static AtomicU64 {
-        &self.0[1]
+    /// How many more entries there is room for.
+    #[must_use]
+    pub fn room(self) -> usize {
+        MOST - self.0[LENGTHS + self.half()].load(Ordering::Acquire) as usize
+    }
+
+    /// Flags that both processes may read and set.
+    pub fn flags(self) -> &'static AtomicU64 {
+        &self.0[FLAGS]
     }
 }

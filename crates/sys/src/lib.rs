@@ -1,29 +1,38 @@
-//! The system calls that have no safe wrapper: ptrace, perf events, fork and exec,
-//! signals, sockets with precise limits. All the unsafe code of the tracer.
+//! System calls that have no safe wrapper, and the files of `/proc` that several crates
+//! read.
+//!
+//! It gives ptrace, perf events on debug registers, fork and exec, waiting, signals,
+//! sockets with precise timeouts, CPU affinity, and a list that two processes share. It
+//! holds all unsafe code of the tracer and decides nothing: errors go to the caller as
+//! they are.
 #![expect(unsafe_code, reason = "raw system calls")]
 
-mod apart;
+mod affinity;
 mod launch;
 mod ledger;
+mod lifetime;
+mod maps;
 mod memory;
 mod perf;
 mod ptrace;
 mod signals;
 mod socket;
-mod tie;
+mod status;
 mod wait;
 
-pub use apart::keep_apart;
+pub use affinity::reserve_cpu;
 pub use launch::{Parent, exec, launch};
 pub use ledger::Ledger;
+pub use lifetime::die_with_this_thread;
+pub use maps::{Mapping, mappings};
 pub use memory::OrExit;
-pub use perf::PerfWatch;
+pub use perf::{PcSamples, PerfWatch};
 pub use ptrace::*;
 pub use signals::{SignalSet, Taken, is_ignored, stop_self};
 pub use socket::{ReadyTo, finish_sending, receive, send, wait_ready};
-pub use tie::tie_to_this_thread;
+pub use status::status_field;
 pub use wait::{
-    Change, expect_ear, let_ear_listen, poll_change, poll_change_of, poll_child, take_changes,
+    Change, expect_waiter, let_waiter_run, poll_change, poll_change_of, poll_child, run_waiter,
     wait_for,
 };
 
@@ -32,7 +41,7 @@ use std::io;
 use std::os::fd::RawFd;
 use std::time::Duration;
 
-/// A thread's number as the kernel knows it.
+/// A thread's number.
 pub type Tid = libc::pid_t;
 
 /// `si_code` of a SIGTRAP sent by a perf event.
@@ -56,7 +65,7 @@ pub fn kill(pid: Tid, signal: c_int) -> io::Result<()> {
     check(unsafe { libc::kill(pid, signal) }.into()).map(drop)
 }
 
-/// Whether two processes have one memory; `None` where the kernel does not say.
+/// Whether two processes share their memory; `None` if the kernel does not tell.
 pub fn same_memory(a: Tid, b: Tid) -> Option<bool> {
     const KCMP_VM: c_int = 1;
     // SAFETY: takes numbers only.
@@ -81,8 +90,8 @@ pub fn cpu_time(pid: Tid) -> Option<Duration> {
     ok.then(|| Duration::new(time.tv_sec.cast_unsigned(), time.tv_nsec as u32))
 }
 
-/// Splits the process in two, of which the new one gets `None`. Only the calling
-/// thread goes on in it: to be called while there is no other.
+/// Forks. The new process gets `None`. Only the calling thread exists in it, so there
+/// must be no other.
 pub fn fork() -> io::Result<Option<Tid>> {
     // SAFETY: the callers have started no thread yet, so that nothing is left
     // half-done in the child.
@@ -90,16 +99,15 @@ pub fn fork() -> io::Result<Option<Tid>> {
     Ok((pid != 0).then_some(pid as Tid))
 }
 
-/// Asks for `signal` when the parent dies.
+/// Asks the kernel to send us `signal` when the parent dies.
 pub fn when_parent_dies(signal: c_int) -> io::Result<()> {
     // SAFETY: takes numbers only.
     check(unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, signal) }.into()).map(drop)
 }
 
-/// Gives the calling thread a table of open files of its own, without those.
-/// When another thread of the process dies, its files are then closed at once and
-/// not when this one has died, too.
-pub fn own_files(left_out: &[RawFd]) -> io::Result<()> {
+/// Gives the calling thread its own table of open files, without `left_out`. Otherwise
+/// files of another thread that dies would stay open as long as this one lives.
+pub fn unshare_files(left_out: &[RawFd]) -> io::Result<()> {
     // SAFETY: takes a number only, and changes nothing that others see.
     check(unsafe { libc::unshare(libc::CLONE_FILES) }.into())?;
     for file in left_out {
@@ -109,14 +117,14 @@ pub fn own_files(left_out: &[RawFd]) -> io::Result<()> {
     Ok(())
 }
 
-/// Lets this thread run before all that are not of real time, or else makes it as
-/// nice as that; as far as it may. What it starts is ordinary again.
-pub fn run_first(nice: c_int) {
+/// Gives this thread the lowest real-time priority, or else this nice value, if it may
+/// have either. Its children get ordinary priority.
+pub fn raise_priority(nice: c_int) {
     let first = libc::sched_param { sched_priority: 1 };
     let policy = libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK;
     // SAFETY: takes numbers, and a struct that is live.
     unsafe {
-        // Whoever started us otherwise had a reason.
+        // Another policy was chosen on purpose.
         let ordinary = libc::sched_getscheduler(0) == libc::SCHED_OTHER;
         if !ordinary || libc::sched_setscheduler(0, policy, &raw const first) != 0 {
             libc::setpriority(libc::PRIO_PROCESS, 0, nice);
@@ -124,14 +132,14 @@ pub fn run_first(nice: c_int) {
     }
 }
 
-/// The user whose rights this process has.
+/// The effective user of this process.
 pub fn effective_user() -> u32 {
     // SAFETY: takes nothing and cannot fail.
     unsafe { libc::geteuid() }
 }
 
-/// Raises the limit on open files as far as it goes: an attached process needs
-/// some for each of its threads.
+/// Raises the limit on open files as far as possible: an attached process needs several
+/// for each of its threads.
 pub fn raise_file_limit() {
     let mut limit = libc::rlimit {
         rlim_cur: 0,

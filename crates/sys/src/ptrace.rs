@@ -1,4 +1,4 @@
-//! Ptrace: stops, registers, signals of a traced thread.
+//! Ptrace: stops, registers and signals of a traced thread.
 
 use super::{Tid, check};
 use redhanded_model::Registers;
@@ -17,12 +17,12 @@ pub fn seize(tid: Tid, options: c_int) -> io::Result<()> {
     ptrace(libc::PTRACE_SEIZE, tid, 0, options as usize)
 }
 
-/// Lets a stopped thread run, delivering `signal` if it is not zero.
+/// Resumes a stopped thread, and delivers `signal` if it is not zero.
 pub fn resume(tid: Tid, signal: c_int) -> io::Result<()> {
     ptrace(libc::PTRACE_CONT, tid, 0, signal as usize)
 }
 
-/// Leaves a thread in its group stop, and hears when that ends.
+/// Leaves a thread in its group stop, so that its end is reported.
 pub fn listen(tid: Tid) -> io::Result<()> {
     ptrace(libc::PTRACE_LISTEN, tid, 0, 0)
 }
@@ -32,12 +32,12 @@ pub fn interrupt(tid: Tid) -> io::Result<()> {
     ptrace(libc::PTRACE_INTERRUPT, tid, 0, 0)
 }
 
-/// Ends the tracing of a stopped thread, delivering `signal` if not zero.
+/// Stops tracing a stopped thread, and delivers `signal` if it is not zero.
 pub fn detach(tid: Tid, signal: c_int) -> io::Result<()> {
     ptrace(libc::PTRACE_DETACH, tid, 0, signal as usize)
 }
 
-/// The number that goes with a ptrace event: a new thread's tid, mostly.
+/// The number that comes with a ptrace event, such as a new thread's tid.
 pub fn event_message(tid: Tid) -> io::Result<u64> {
     let mut message: libc::c_ulong = 0;
     let at = (&raw mut message) as usize;
@@ -72,12 +72,12 @@ fn from_user_regs(r: &libc::user_regs_struct) -> Registers {
     }
 }
 
-/// Moves a stopped thread to `rip`; everything else of it stays as it is.
+/// Sets the pc of a stopped thread and nothing else.
 pub fn move_to(tid: Tid, rip: u64) -> io::Result<()> {
     set_register(tid, std::mem::offset_of!(libc::user_regs_struct, rip), rip)
 }
 
-/// Carries out a `ret` for a stopped thread.
+/// Performs a `ret` for a stopped thread.
 pub fn return_to(tid: Tid, rip: u64, rsp: u64) -> io::Result<()> {
     set_register(tid, std::mem::offset_of!(libc::user_regs_struct, rsp), rsp)?;
     move_to(tid, rip)
@@ -87,7 +87,7 @@ fn set_register(tid: Tid, offset: usize, value: u64) -> io::Result<()> {
     ptrace(libc::PTRACE_POKEUSER, tid, offset, value as usize)
 }
 
-/// What a signal stop is about.
+/// Why a thread is in a signal stop.
 #[derive(Clone, Copy, Debug)]
 pub struct SignalInfo {
     /// `si_code`.
@@ -96,8 +96,8 @@ pub struct SignalInfo {
     pub address: u64,
     /// The `sig_data` a perf event carries.
     pub data: u64,
-    /// Whether a perf event fired while the thread blocked SIGTRAP, which then
-    /// waited.
+    /// Whether the thread blocked SIGTRAP when a perf event fired, so that the signal
+    /// was pending for a while.
     pub late: bool,
 }
 
@@ -116,12 +116,12 @@ pub fn signal_info(tid: Tid) -> io::Result<SignalInfo> {
     })
 }
 
-/// Lets a stopped thread run until it enters or leaves a system call.
+/// Resumes a stopped thread until it enters or leaves a system call.
 pub fn resume_to_system_call(tid: Tid) -> io::Result<()> {
     ptrace(libc::PTRACE_SYSCALL, tid, 0, 0)
 }
 
-/// All general registers of a stopped thread, as the kernel lays them out.
+/// All general registers of a stopped thread, in the kernel's layout.
 pub fn raw_registers(tid: Tid) -> io::Result<libc::user_regs_struct> {
     user_regs(tid)
 }
@@ -152,7 +152,7 @@ const PTRACE_SETSIGMASK: u32 = 0x420b;
 /// A debug register of a stopped thread.
 pub fn debug_register(tid: Tid, number: usize) -> io::Result<u64> {
     let mut value = 0u64;
-    // The system call itself stores the word; the C library's wrapper returns it.
+    // The raw system call stores the word; the C library's wrapper returns it.
     // SAFETY: the word is live.
     let done = unsafe {
         libc::syscall(

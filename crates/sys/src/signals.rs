@@ -1,9 +1,9 @@
-//! Signals for the tool itself.
+//! Signals to the tool itself.
 
 use std::ffi::c_int;
 use std::time::Duration;
 
-/// Signals that are taken by waiting for them instead of by handlers.
+/// Signals that are waited for instead of handled.
 pub struct SignalSet {
     set: libc::sigset_t,
     pub(super) before: libc::sigset_t,
@@ -36,7 +36,7 @@ impl SignalSet {
         }
     }
 
-    /// Waits for one of them until `timeout` is over.
+    /// Waits for one of them, no longer than `timeout`.
     pub fn wait(&self, timeout: Duration) -> Option<Taken> {
         let timeout = libc::timespec {
             tv_sec: timeout.as_secs().try_into().unwrap_or(libc::time_t::MAX),
@@ -56,7 +56,7 @@ impl SignalSet {
 }
 
 impl SignalSet {
-    /// Gives this thread the mask back that it had before.
+    /// Restores this thread's former mask.
     pub fn release(&self) {
         // SAFETY: restores the mask that `block` saved.
         unsafe {
@@ -87,7 +87,7 @@ pub fn is_ignored(signal: c_int) -> bool {
     action.sa_sigaction == libc::SIG_IGN
 }
 
-/// Stops this process by `signal`, until somebody continues it.
+/// Stops this process by `signal` until it is continued.
 pub fn stop_self(signal: c_int) {
     // SAFETY: takes a number only.
     unsafe { libc::raise(signal) };

@@ -1,4 +1,4 @@
-//! A stream socket whose every wait has an end.
+//! A stream socket with a timeout on every wait.
 
 use super::check;
 use std::io;
@@ -14,11 +14,11 @@ pub enum ReadyTo {
     Write,
 }
 
-/// Waits until a socket is ready; whether it was before `limit` was over. The
-/// limit is kept to the microsecond, as far as the system's timers go.
+/// Waits until a socket is ready. Returns whether it was within `limit`, which is kept
+/// to the microsecond as far as the system's timers allow.
 ///
 /// # Errors
-/// When the system refuses, or a signal handler ran.
+/// If the system refuses, or a signal handler ran.
 pub fn wait_ready(socket: BorrowedFd<'_>, to: ReadyTo, limit: Duration) -> io::Result<bool> {
     let mut poll = libc::pollfd {
         fd: socket.as_raw_fd(),
@@ -37,10 +37,10 @@ pub fn wait_ready(socket: BorrowedFd<'_>, to: ReadyTo, limit: Duration) -> io::R
     check(ready.into()).map(|ready| ready > 0)
 }
 
-/// Reads what is there without waiting; 0 is the end of the stream.
+/// Reads what is there without waiting. Zero bytes are the end of the stream.
 ///
 /// # Errors
-/// When nothing is there, or the connection is broken.
+/// If nothing is there, or the connection is broken.
 pub fn receive(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<usize> {
     // SAFETY: the buffer is live and as long as said.
     let read = unsafe {
@@ -54,10 +54,10 @@ pub fn receive(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<usize> {
     check(read as _).map(|read| read as usize)
 }
 
-/// Writes as much as there is room for, without waiting and without a SIGPIPE.
+/// Writes as much as fits, without waiting and without a SIGPIPE.
 ///
 /// # Errors
-/// When there is no room, or the connection is broken.
+/// If nothing fits, or the connection is broken.
 pub fn send(socket: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<usize> {
     // SAFETY: the bytes are live and as many as said.
     let sent = unsafe {
@@ -71,10 +71,10 @@ pub fn send(socket: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<usize> {
     check(sent as _).map(|sent| sent as usize)
 }
 
-/// Says that nothing more will be written. What was is still delivered.
+/// Ends the sending side. What was written is still delivered.
 ///
 /// # Errors
-/// When the connection is broken already.
+/// If the connection is already broken.
 pub fn finish_sending(socket: BorrowedFd<'_>) -> io::Result<()> {
     // SAFETY: takes numbers only.
     check(unsafe { libc::shutdown(socket.as_raw_fd(), libc::SHUT_WR) }.into()).map(drop)

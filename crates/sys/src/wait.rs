@@ -1,8 +1,8 @@
-//! Changes of traced threads and children.
+//! Waits for changes of traced threads and children.
 //!
-//! Tracees belong to the thread that seized them, and only it asks for theirs, so
-//! that several threads may each drive a process of their own; unless one of them
-//! listens for all.
+//! Tracees belong to the thread that seized them, and only it waits for them, so that
+//! several threads can each drive a process of their own. The exception is a waiter: a
+//! thread that takes all changes for the others.
 
 use super::Tid;
 use std::collections::VecDeque;
@@ -23,27 +23,28 @@ pub enum Change {
     Stopped(c_int, c_int),
 }
 
-/// What the ear has heard and nobody has asked for yet. Whoever takes a change from
-/// the kernel does so while he holds this: so the changes of a thread stay in order.
-static HEARD: Mutex<VecDeque<(Tid, Change)>> = Mutex::new(VecDeque::new());
-/// Whether there is an ear, and whether it listens at present.
-static EAR: AtomicBool = AtomicBool::new(false);
-static LISTENS: AtomicBool = AtomicBool::new(true);
-/// How long an ear sleeps when nobody is traced, and one that waits for the ear.
+/// What the waiter has taken and nobody has asked for yet. Whoever takes a change from
+/// the kernel holds this lock, so that the changes of a thread stay in order.
+static TAKEN: Mutex<VecDeque<(Tid, Change)>> = Mutex::new(VecDeque::new());
+/// Whether there is a waiter, and whether it takes changes at present.
+static HAS_WAITER: AtomicBool = AtomicBool::new(false);
+static WAITER_RUNS: AtomicBool = AtomicBool::new(true);
+/// How long the waiter sleeps if nothing is traced, and others if they wait for it.
 const NOBODY_THERE: Duration = Duration::from_millis(5);
 const EXEC: c_int = libc::PTRACE_EVENT_EXEC;
 const SHORTLY: Duration = Duration::from_micros(50);
 
-fn heard() -> MutexGuard<'static, VecDeque<(Tid, Change)>> {
-    HEARD.lock().unwrap_or_else(PoisonError::into_inner)
+fn taken() -> MutexGuard<'static, VecDeque<(Tid, Change)>> {
+    TAKEN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The next change of any traced thread or child, without waiting.
+/// The next change of any traced thread or child, if there is one.
 pub fn poll_change() -> io::Result<Option<(Tid, Change)>> {
-    let mut heard = heard();
-    while let Some((tid, change)) = heard.pop_front() {
-        // A leader that stood is gone when another thread has taken its number.
-        let is_gone = heard
+    let mut taken = taken();
+    while let Some((tid, change)) = taken.pop_front() {
+        // The stop of a leader is void when another thread has taken its number by
+        // exec.
+        let is_gone = taken
             .iter()
             .any(|(of, change)| *of == tid && matches!(change, Change::Stopped(_, EXEC)));
         if !is_gone || !matches!(change, Change::Stopped(_, 0)) {
@@ -53,24 +54,24 @@ pub fn poll_change() -> io::Result<Option<(Tid, Change)>> {
     wait_change(-1, libc::WNOHANG | libc::__WNOTHREAD)
 }
 
-/// The next change of `tid`, without waiting.
+/// The next change of `tid`, if there is one.
 pub fn poll_change_of(tid: Tid) -> io::Result<Option<Change>> {
-    let mut heard = heard();
-    let place = heard.iter().position(|(of, _)| *of == tid);
-    if let Some((_, change)) = place.and_then(|place| heard.remove(place)) {
+    let mut taken = taken();
+    let place = taken.iter().position(|(of, _)| *of == tid);
+    if let Some((_, change)) = place.and_then(|place| taken.remove(place)) {
         return Ok(Some(change));
     }
     let change = wait_change(tid, libc::WNOHANG | libc::__WNOTHREAD)?;
     Ok(change.map(|(_, change)| change))
 }
 
-/// The next change of `tid`, waiting for it.
+/// Waits for the next change of `tid`.
 pub fn wait_for(tid: Tid) -> io::Result<Option<Change>> {
     loop {
-        let change = if EAR.load(Ordering::Acquire) {
+        let change = if HAS_WAITER.load(Ordering::Acquire) {
             poll_change_of(tid)
         } else {
-            wait_change(tid, libc::__WNOTHREAD).map(|heard| heard.map(|(_, change)| change))
+            wait_change(tid, libc::__WNOTHREAD).map(|taken| taken.map(|(_, change)| change))
         };
         match change {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -80,25 +81,25 @@ pub fn wait_for(tid: Tid) -> io::Result<Option<Change>> {
     }
 }
 
-/// Says that there will be an ear.
-pub fn expect_ear() {
-    EAR.store(true, Ordering::Release);
+/// Announces a waiter.
+pub fn expect_waiter() {
+    HAS_WAITER.store(true, Ordering::Release);
 }
 
-/// Whether the ear takes changes. Not while everything is let go: the signal of a
-/// stop that was taken and not answered is lost, and that of one that nobody has
-/// taken is delivered.
-pub fn let_ear_listen(listens: bool) {
-    let _order = heard();
-    LISTENS.store(listens, Ordering::Release);
+/// Sets whether the waiter takes changes. It must not while all threads are let go: the
+/// signal of a stop that was taken but not answered is lost, but that of a stop that
+/// nobody has taken is delivered.
+pub fn let_waiter_run(runs: bool) {
+    let _order = taken();
+    WAITER_RUNS.store(runs, Ordering::Release);
 }
 
-/// Takes changes from the kernel the moment they happen, while the thread that
-/// traces may be at something slow. For a thread of its own; it does not return.
+/// The waiter: takes changes from the kernel as they happen, while the tracing thread
+/// may be busy. It never returns.
 ///
-/// A stop that nobody has taken is deadly if the tracer is killed just then: its
-/// signal is delivered. Any thread of the tracer's process may take it.
-pub fn take_changes() -> ! {
+/// A stop that nobody has taken is deadly if the tracer is killed just then, because
+/// its signal is delivered. Any thread of the tracer may take it.
+pub fn run_waiter() -> ! {
     loop {
         // SAFETY: all zeros are a siginfo_t.
         let mut about: libc::siginfo_t = unsafe { std::mem::zeroed() };
@@ -106,14 +107,14 @@ pub fn take_changes() -> ! {
         // SAFETY: `about` outlives the call.
         match unsafe { libc::waitid(libc::P_ALL, 0, &raw mut about, flags) } {
             0 => {
-                let mut heard = heard();
-                if !LISTENS.load(Ordering::Acquire) {
-                    drop(heard);
+                let mut taken = taken();
+                if !WAITER_RUNS.load(Ordering::Acquire) {
+                    drop(taken);
                     std::thread::sleep(NOBODY_THERE);
                     continue;
                 }
                 while let Ok(Some(change)) = wait_change(-1, libc::WNOHANG) {
-                    heard.push_back(change);
+                    taken.push_back(change);
                 }
             }
             _ if io::Error::last_os_error().raw_os_error() == Some(libc::EINTR) => {}
@@ -122,7 +123,7 @@ pub fn take_changes() -> ! {
     }
 }
 
-/// The next change of any child of ours, its stops by signals included.
+/// The next change of any child of ours, including stops by signals.
 pub fn poll_child() -> io::Result<Option<(Tid, Change)>> {
     wait_change(-1, libc::WNOHANG | libc::WUNTRACED | libc::__WNOTHREAD)
 }

@@ -1,5 +1,6 @@
 //! Control: running, stopping, arming and watching a live target.
 
+use crate::Armed;
 use crate::{Ending, TargetError};
 use redhanded_model::{Avma, Bytes, Losses, Registers, SpaceId, TaskId, Watch};
 use std::time::Duration;
@@ -111,7 +112,7 @@ pub trait Control {
 
     /// Sets breakpoints at these addresses, each where the first byte of the code is
     /// the expected one. Tells for each whether it was set.
-    fn set_breakpoints(&mut self, space: SpaceId, sites: &[(Avma, u8)]) -> Vec<bool>;
+    fn set_breakpoints(&mut self, space: SpaceId, sites: &[(Avma, u8)]) -> Vec<Armed>;
 
     /// Removes all breakpoints.
     fn clear_breakpoints(&mut self);

@@ -6,8 +6,8 @@
 //! that block, and on request traps that come too late.
 
 use crate::{
-    Batch, Control, Ending, Inspect, Module, OtherTasks, RotationLimits, Stop, TargetError, Watch,
-    WatchFor,
+    Armed, Batch, Control, Ending, Inspect, Module, OtherTasks, RotationLimits, Stop, TargetError,
+    Watch, WatchFor,
 };
 use redhanded_model::{
     AccessKind, Avma, Bytes, ModuleId, Region, Register, Registers, Site, SpaceId, Svma, TaskId,
@@ -351,11 +351,11 @@ impl Control for Fake {
         self.rotation
     }
 
-    fn set_breakpoints(&mut self, _space: SpaceId, sites: &[(Avma, u8)]) -> Vec<bool> {
+    fn set_breakpoints(&mut self, _space: SpaceId, sites: &[(Avma, u8)]) -> Vec<Armed> {
         let now = self.now;
         self.breakpoints
             .extend(sites.iter().map(|(avma, _)| (avma.0, now)));
-        vec![true; sites.len()]
+        vec![Armed::Yes; sites.len()]
     }
 
     fn clear_breakpoints(&mut self) {

@@ -52,6 +52,17 @@ pub struct Arm {
     pub plan: WindowPlan,
 }
 
+/// What came of a breakpoint that was to be set.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Armed {
+    /// It stands.
+    Yes,
+    /// Its process has ended or unmapped the code: there is nothing to sample.
+    CodeGone,
+    /// It does not stand, for this reason.
+    Refused(Loss),
+}
+
 /// What a target reports.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Event {
@@ -76,6 +87,8 @@ pub enum Event {
         module: ModuleId,
         /// The site.
         svma: Svma,
+        /// Why, unless its code is simply gone.
+        loss: Option<Loss>,
     },
     /// Modules were mapped or unmapped: see [`Target::modules`].
     ModulesChanged,

@@ -9,17 +9,17 @@ use std::time::Duration;
 
 const EXAMPLES: &str = "\
 Examples:
-  redhanded kernel --kernel vmlinuz -- sh -c 'while :; do ls -lR / >/dev/null; done' --for 1m
-      boot a kernel in a virtual machine, run a workload in it and sample meanwhile
+  redhanded kernel --kernel vmlinuz --for 1m -- sh -c 'while :; do ls -lR / >/dev/null; done'
+      boot a kernel in a virtual machine and sample it while a workload runs there
   redhanded kernel --kernel bzImage --vmlinux vmlinux --add driver.ko -- ./test-driver
-      with names, fields and lines; a module and a program of yours go along
+      print names, fields and lines; copy a module and a program into the guest
   redhanded kernel --gdb unix:/run/vm.gdb --vmlinux vmlinux --for 10m
-      any running virtual machine that has a gdbstub (QEMU: -gdb or -s)
+      observe any running virtual machine that has a gdbstub (QEMU: -gdb or -s)
   redhanded kernel --focus 'ext4_*' --kernel vmlinuz -- ./fs-test
-      sample these functions only
+      sample only these functions
 
 Exit status:
-  that of the workload when no race was found (0 with --gdb)
+  that of the workload if no race was found (0 with --gdb)
   66   a race was found (--exit-code, --fail-on)
   125  Redhanded, the virtual machine or its kernel failed";
 
@@ -27,42 +27,41 @@ Exit status:
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Kernel {
-    /// The workload in the virtual machine: a program of this host, or a command
-    /// of busybox there
+    /// What to run in the virtual machine: a program of this host, or a busybox command
     #[arg(trailing_var_arg = true, value_name = "WORKLOAD")]
     pub workload: Vec<OsString>,
 
-    /// The kernel to boot, as boot loaders take it. Default: this host's own
+    /// The kernel image to boot (vmlinuz, bzImage). Default: this host's own
     #[arg(long, value_name = "VMLINUZ", conflicts_with = "gdb")]
     pub kernel: Option<PathBuf>,
 
-    /// The kernel with its debug information, from which names, fields and lines
-    /// are taken; without it, what the kernel itself holds
+    /// The kernel with debug information, for names, fields and lines; without it
+    /// Redhanded uses what the image itself holds
     #[arg(long, value_name = "FILE")]
     pub vmlinux: Option<PathBuf>,
 
-    /// Attach to the gdbstub of a machine that runs already: unix:PATH or HOST:PORT
+    /// Attach to the gdbstub of a running machine: unix:PATH or HOST:PORT
     #[arg(long, value_name = "ADDRESS", conflicts_with = "workload")]
     pub gdb: Option<String>,
 
-    /// Allow a gdbstub on another host, whose connection nobody protects
+    /// Allow a gdbstub on another host; the connection is not protected
     #[arg(long, requires = "gdb")]
     pub remote: bool,
 
-    /// Files of the kernel's modules (.ko), or folders with them
+    /// Module files of the kernel (.ko), or folders that hold them
     #[arg(long, value_name = "DIR")]
     pub modules: Vec<PathBuf>,
 
-    /// Take a file or folder of this host along; a module (.ko) is loaded before
-    /// the workload starts
+    /// Copy a file or folder of this host into the guest; a module (.ko) is loaded
+    /// before the workload starts
     #[arg(long, value_name = "PATH[:IN-GUEST]", conflicts_with = "gdb")]
     pub add: Vec<OsString>,
 
-    /// A further initrd for the guest
+    /// Another initrd for the guest
     #[arg(long, value_name = "FILE", conflicts_with = "gdb")]
     pub initrd: Option<PathBuf>,
 
-    /// Words for the kernel's command line
+    /// Words to add to the kernel's command line
     #[arg(long, value_name = "WORDS", conflicts_with = "gdb")]
     pub append: Vec<String>,
 
@@ -79,11 +78,11 @@ pub struct Kernel {
     )]
     pub memory: u32,
 
-    /// Who executes the guest's code
+    /// What executes the guest's code
     #[arg(long, value_enum, default_value = "auto", conflicts_with = "gdb")]
     pub accel: AccelWith,
 
-    /// A further argument for QEMU
+    /// Another argument for QEMU
     #[arg(
         long,
         value_name = "ARG",
@@ -92,15 +91,15 @@ pub struct Kernel {
     )]
     pub qemu_arg: Vec<OsString>,
 
-    /// Look for this long, then end the machine, or with --gdb let it run on
-    #[arg(long = "for", value_name = "TIME", value_parser = some_time)]
+    /// Observe for this long, then end the machine, or with --gdb let it run on
+    #[arg(long = "for", value_name = "TIME", value_parser = some_time, allow_hyphen_values = true)]
     pub until: Option<Duration>,
 
-    /// The longest a CPU is held where interrupts or preemption are off
+    /// The longest time to hold a CPU while interrupts or preemption are off
     #[arg(long, value_name = "TIME", default_value = "1ms", value_parser = duration)]
     pub atomic_delay: Duration,
 
-    /// The longest a CPU is held in the handler of an interrupt; 0 lets it pass
+    /// The longest time to hold a CPU in an interrupt handler; 0 does not hold it
     #[arg(long, value_name = "TIME", default_value = "0", value_parser = duration)]
     pub interrupt_delay: Duration,
 
@@ -110,8 +109,13 @@ pub struct Kernel {
 
 /// `redhanded demo [kernel]`.
 #[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  redhanded demo                     catch the races of a small program
+  redhanded demo kernel              catch those of a kernel module, in a virtual machine
+  redhanded demo --json races.json   write the report for scripts, too")]
 pub struct Demo {
-    /// What is caught: a small program, or a kernel in a virtual machine
+    /// What to observe: a small program, or a kernel in a virtual machine
     #[arg(value_enum, default_value = "program")]
     pub what: DemoOf,
 
@@ -122,9 +126,9 @@ pub struct Demo {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub enum DemoOf {
-    /// A program that is part of this binary
+    /// A program built into this binary
     Program,
-    /// A Linux kernel with a racy module, which is fetched and booted
+    /// A Linux kernel with a racy module, downloaded and booted in a virtual machine
     Kernel,
 }
 

@@ -3,7 +3,7 @@
 use crate::row::Row;
 use nix::fcntl::OFlag;
 use nix::pty::{grantpt, posix_openpt, ptsname_r, unlockpt};
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{ErrorKind, Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::OpenOptionsExt;
@@ -226,4 +226,36 @@ fn a_job_is_stopped_by_a_key() {
 fn a_job_stops_itself() {
     same_as_a_job(&["19"], "", "job stopped by 19");
     same_as_a_job(&["20"], "", "job stopped by 20");
+}
+
+/// In an interactive shell the tool says where the program stands and waits in the
+/// foreground. Ctrl-Z gives the prompt back, and the program stays where it is.
+#[test]
+fn a_job_is_left_stopped_at_a_race() {
+    let row = Row::new("job");
+    row.place.build("server", "server", &[]);
+    let mut shell = row.place.command("bash");
+    shell.args(["--norc", "-i"]);
+    let mut session = Session::new(&shell);
+    session.types("exec 2>&1\n./redhanded run --stop-on-race -- ./server\n");
+    session.shows("redhanded: process ");
+    session.shows("gdb -p ");
+    session.shows(" ");
+    let told = session.seen[..session.read].trim_end();
+    let pid: i32 = told.rsplit(' ').next().unwrap().parse().unwrap();
+    assert!(!session.seen.contains("Stopped"), "{}", session.seen);
+    let state = || fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let is_left_stopped = || state().contains("State:\tT") && state().contains("TracerPid:\t0\n");
+    assert!(is_left_stopped(), "{}", state());
+    session.types(CTRL_Z);
+    session.shows("Stopped");
+    assert!(is_left_stopped(), "{}", state());
+    session.types("fg\n");
+    while is_left_stopped() {
+        thread::sleep(Duration::from_millis(5));
+    }
+    session.types(CTRL_C);
+    session.shows("killed by signal 2");
+    session.types("exit\n");
+    session.end();
 }

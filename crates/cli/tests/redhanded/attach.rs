@@ -215,9 +215,10 @@ fn it_outlives_the_tracer() {
 #[test]
 fn it_is_left_stopped_at_a_race() {
     let server = Server::start();
-    let (status, told) = server.attach("--stop-on-race --quiet");
+    let (status, told) = server.attach("--stop-on-race");
     assert_eq!(status, 66, "{told}");
     assert!(told.contains(&format!("gdb -p {}", server.pid())), "{told}");
+    assert!(told.contains("left stopped at the race"), "{told}");
     assert_eq!(server.tracer(), 0);
     let state = fs::read_to_string(format!("/proc/{}/status", server.pid())).unwrap();
     assert!(state.contains("State:\tT"), "{state}");
@@ -261,13 +262,20 @@ fn refusals_say_why() {
     place
         .run(["attach", "4194305"])
         .refused(125, "no process 4194305");
+    let mut zombie = place.command("true").spawn().unwrap();
+    let state = || fs::read_to_string(format!("/proc/{}/status", zombie.id())).unwrap();
+    until(|| state().contains("State:\tZ"));
+    place
+        .run(["attach", &zombie.id().to_string()])
+        .refused(125, "has ended");
+    zombie.wait().unwrap();
     let server = Server::start();
     let mut tool = server.command("--quiet");
     let mut tool = tool.stderr(Stdio::null()).spawn().unwrap();
     until(|| server.tracer() != 0);
     let (status, told) = server.attach("");
     assert_eq!(status, 125);
-    assert!(told.contains("is traced by redhanded"), "{told}");
+    assert!(told.contains("is already traced by redhanded"), "{told}");
     tool.kill().unwrap();
     tool.wait().unwrap();
     until(|| server.tracer() == 0);

@@ -2,7 +2,9 @@
 
 use crate::place::Place;
 use object::{Object, ObjectSection};
+use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 
 /// The beginning of an ELF file of this class (1 or 2: 32 or 64 bits) for this
 /// machine, and zeros.
@@ -113,16 +115,22 @@ fn a_script_runs_in_its_interpreter() {
     let outcome = place.run(["run", "--", "./script", "hello"]);
     assert_eq!(outcome.status, 4, "{outcome:#?}");
     assert_eq!(outcome.stdout(), "./script says hello\n");
-    let told = "./script is a script; what is sampled is its interpreter /bin/sh";
+    let told = "./script is a script; Redhanded samples its interpreter /bin/sh";
     assert!(outcome.stderr.contains(told), "{outcome:#?}");
 }
 
 #[test]
 fn a_script_whose_interpreter_is_missing() {
     let place = Place::new();
-    place.executable("script", b"#!/no/such/shell\n");
-    let outcome = place.run(["run", "--quiet", "--", "./script"]);
-    outcome.refused(126, "cannot run ./script");
+    place.executable("script", b"#!/no/such/shell -e\n");
+    place.run(["run", "--", "./script"]).refused(
+        126,
+        "cannot run ./script: the interpreter in its first line, /no/such/shell, does not exist",
+    );
+    place.executable("windows", b"#!/bin/sh\r\n");
+    place
+        .run(["run", "--", "./windows"])
+        .refused(126, r"/bin/sh\r, does not exist");
 }
 
 /// The program must run and be caught whatever its debug information says.
@@ -174,6 +182,12 @@ fn a_command_line_that_makes_no_sense() {
         ("run", "PROGRAM"),
         ("run --for soon -- ./end", "a time like"),
         ("run --for 0s -- ./end", "above zero"),
+        ("run --for -1 -- ./end", "a time like"),
+        ("run --delay 0 -- ./end", "above zero"),
+        ("run --overhead 200% -- ./end", "from 0% to 100%"),
+        ("run --overhead -5% -- ./end", "from 0% to 100%"),
+        ("attach abc", "the number of a process"),
+        ("attach 0", "the number of a process"),
         ("run --delay 5parsecs -- ./end", "a time like"),
         ("run --overhead much -- ./end", "a percentage"),
         ("run --rate 0 -- ./end", "samples a second"),
@@ -198,6 +212,44 @@ fn a_command_line_that_makes_no_sense() {
         assert!(outcome.stderr.contains(told), "{line}: {outcome:#?}");
         assert_eq!(outcome.stdout(), "", "{line}");
     }
+}
+
+/// Globs that match nothing are a mistake, which must not look like a clean run.
+#[test]
+fn globs_that_match_nothing() {
+    let place = Place::with("end");
+    for option in ["--function", "--module", "--file"] {
+        let outcome = place.run(["run", "--quiet", option, "nosuch", "--", "./end", "3"]);
+        outcome.refused(125, &format!("matches {option} 'nosuch'"));
+    }
+    let outcome = place.run("run --function nosuch --function main -- ./end 3".split(' '));
+    assert_eq!(outcome.status, 3, "{outcome:#?}");
+}
+
+#[test]
+fn a_program_whatever_its_file_is_called() {
+    let place = Place::with("racy");
+    let names: [&[u8]; 4] = [b"line\nfeed", b"racy (deleted)", b"\xff\xfe", b"\\012"];
+    for name in names {
+        let path = place.path(OsStr::from_bytes(name));
+        fs::copy(place.path("racy"), &path).unwrap();
+        let options = "run --max-races 1 --kill --for 2m --"
+            .split(' ')
+            .map(OsStr::new);
+        let outcome = place.run(options.chain([path.as_os_str()]));
+        assert_eq!(outcome.status, 66, "{path:?}: {outcome:#?}");
+        assert!(outcome.says("racy.c:"), "{path:?}: {outcome:#?}");
+    }
+}
+
+#[test]
+fn a_tool_that_is_traced_itself() {
+    let place = Place::with("end");
+    let mut tracer = place.command(place.build("tracer", "tracer", &[]));
+    tracer.arg(env!("CARGO_BIN_EXE_redhanded"));
+    tracer.args(["run", "--", "./end"]);
+    let outcome = place.finish(tracer);
+    outcome.refused(125, "cannot trace the program: tracer (process ");
 }
 
 #[test]

@@ -139,6 +139,18 @@ fn after_its_time_a_program_is_ended_if_asked() {
     assert!(!outcome.stdout().contains("asked by"), "{outcome:#?}");
 }
 
+/// As nginx's workers are: children that run on until somebody ends them.
+#[test]
+fn with_the_program_its_children_are_ended() {
+    let place = Place::with("handler");
+    // What is left of the group is seen by `Running::end`.
+    let script = "./handler & ./handler & sleep 1000 & wait";
+    let options = "run --fail-on never --kill --for 1s -- sh -c";
+    let outcome = place.run(options.split(' ').chain([script]));
+    assert_eq!(outcome.status, 0, "{outcome:#?}");
+    assert_eq!(outcome.stdout().matches("ready").count(), 2, "{outcome:#?}");
+}
+
 #[test]
 fn enough_windows_are_enough() {
     let place = Place::with("handler");

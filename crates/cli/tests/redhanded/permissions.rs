@@ -66,7 +66,7 @@ fn where_only_perf_is_wanted_nothing_can_be_watched_only() {
 fn without_ptrace_nothing_is_started() {
     let place = Place::with("surroundings");
     let outcome = without(&place, PTRACE, "run -- ./surroundings");
-    outcome.refused(125, "tracing was refused");
+    outcome.refused(125, "ptrace refused");
 }
 
 /// An ordinary user's command, if that can be had.

@@ -190,7 +190,7 @@ fn only_selected_code_is_sampled() {
     }
     let line = "run --function !* --json report.json -- ./racy";
     let outcome = place.run(line.split(' '));
-    assert_eq!(outcome.status, 0, "{outcome:#?}");
+    assert_eq!(outcome.status, 125, "{outcome:#?}");
     assert_eq!(report(&place)["run"]["sites"]["total"], 0);
 }
 

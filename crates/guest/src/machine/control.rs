@@ -5,9 +5,9 @@ use super::{GuestMachine, ROTATION, SPACE, USER_END, WATCHES};
 use crate::VcpuRegisters;
 use crate::gdb::{Point, PointKind, Request};
 use redhanded_image::{After, Instruction};
-use redhanded_model::{Avma, Bytes, Losses, Registers, SpaceId, TaskId};
+use redhanded_model::{Avma, Bytes, Loss, Losses, Registers, SpaceId, TaskId};
 use redhanded_target::{
-    Batch, Capacity, Control, Inspect, OtherTasks, RotationLimits, Stop, TargetError, Watch,
+    Armed, Batch, Capacity, Control, Inspect, OtherTasks, RotationLimits, Stop, TargetError, Watch,
     WatchFor,
 };
 use std::collections::BTreeSet;
@@ -81,7 +81,7 @@ impl Control for GuestMachine {
         Some(ROTATION)
     }
 
-    fn set_breakpoints(&mut self, _space: SpaceId, sites: &[(Avma, u8)]) -> Vec<bool> {
+    fn set_breakpoints(&mut self, _space: SpaceId, sites: &[(Avma, u8)]) -> Vec<Armed> {
         let mut done = Vec::with_capacity(sites.len());
         for (address, expected) in sites {
             // The image has the code that was read from the machine.
@@ -89,7 +89,11 @@ impl Control for GuestMachine {
             if same {
                 self.breakpoints.insert(address.0);
             }
-            done.push(same);
+            done.push(if same {
+                Armed::Yes
+            } else {
+                Armed::Refused(Loss::TextChanged)
+            });
         }
         // While no further CPU could be held they can wait for the next stop.
         if self.capacity() == Capacity::Free && self.inserted != self.breakpoints {

@@ -60,6 +60,7 @@ fn ending() -> impl Strategy<Value = Ending> {
         (any::<i32>(), any::<bool>()).prop_map(|(signal, core)| Ending::Killed { signal, core }),
         Just(Ending::EndedByUs),
         Just(Ending::LeftRunning),
+        Just(Ending::LeftStopped),
     ]
 }
 

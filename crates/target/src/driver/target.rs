@@ -3,7 +3,7 @@
 use super::Driver;
 use super::open::Phase;
 use crate::{
-    Arm, Batch, Event, Inspect, Machine, Module, RotationLimits, Stop, Target, TargetError,
+    Arm, Armed, Batch, Event, Inspect, Machine, Module, RotationLimits, Stop, Target, TargetError,
 };
 use redhanded_model::{Avma, Bytes, Losses, SpaceId, TaskId, WindowId};
 use std::io;
@@ -47,14 +47,19 @@ impl<M: Machine> Target for Driver<M> {
             let done = self.machine.set_breakpoints(space, &places);
             let now = self.machine.now();
             for ((_, arm, avma, _), done) in wanted.iter().zip(done) {
-                if done {
-                    self.armed.insert((space, avma.0), (*arm, now));
-                } else {
-                    self.events.push_back(Event::NotArmed {
-                        module: arm.module,
-                        svma: arm.svma,
-                    });
-                }
+                let loss = match done {
+                    Armed::Yes => {
+                        self.armed.insert((space, avma.0), (*arm, now));
+                        continue;
+                    }
+                    Armed::CodeGone => None,
+                    Armed::Refused(loss) => Some(loss),
+                };
+                self.events.push_back(Event::NotArmed {
+                    module: arm.module,
+                    svma: arm.svma,
+                    loss,
+                });
             }
         }
     }

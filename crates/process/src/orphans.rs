@@ -1,14 +1,13 @@
-//! What keeps threads alive that were on their way to a tracer which is killed.
+//! Keeps threads alive that were about to stop when their tracer was killed.
 //!
-//! A thread that has run into a breakpoint or a watch gets a SIGTRAP. If its tracer
-//! dies before it stops for it, which on a busy machine may be a while later, the
-//! signal is its end. So a third process, which does nothing else, waits for that
-//! moment: it traces the threads in place of the dead one, takes these signals
-//! away, and goes.
+//! A thread that runs into a breakpoint or a watch gets a SIGTRAP. If its tracer dies
+//! before the thread stops for it, the signal kills the thread; on a busy machine that
+//! can take a while. So a third process waits for the tracer's death. It then traces
+//! the threads itself, discards these signals, and ends.
 
 use super::guard::{self, Noted};
 use super::tasks::{self, Signals, bit};
-use super::tracer::RUN_FIRST;
+use super::tracer::NICE;
 use redhanded_sys::{self as sys, Change, Ledger, Tid};
 use std::collections::BTreeSet;
 use std::io::Read;
@@ -17,16 +16,16 @@ use std::time::{Duration, Instant};
 
 /// How long the dead tracer may take to let go of a thread.
 const LETS_GO_WITHIN: Duration = Duration::from_millis(500);
-/// What was on its way has come when nothing has for so long.
-const QUIET: Duration = Duration::from_millis(50);
-/// And it is not waited for longer than this.
+/// Nothing is pending any more when no report has come for this long.
+const SETTLED_AFTER: Duration = Duration::from_millis(50);
+/// The longest time to wait for that.
 const LONGEST: Duration = Duration::from_secs(3);
-/// Between two looks.
+/// The time between two looks.
 const PAUSE: Duration = Duration::from_micros(200);
 
-/// Waits for the tracer to end; looks after its threads if it says no farewell.
+/// Waits for the tracer to end. Looks after its threads if it does not say goodbye.
 pub fn watch_over(mut lifeline: UnixStream, ledger: Ledger) {
-    sys::run_first(RUN_FIRST);
+    sys::raise_priority(NICE);
     if matches!(lifeline.read(&mut [0]), Ok(1)) {
         return;
     }
@@ -36,11 +35,11 @@ pub fn watch_over(mut lifeline: UnixStream, ledger: Ledger) {
         .flat_map(|pid| tasks::threads(*pid))
         .filter(|tid| take_over(*tid))
         .collect();
-    calm(&noted, threads);
-    // Our end lets go of them, also of those that sleep.
+    discard_traps(&noted, threads);
+    // When this process ends, the kernel lets go of them all, even of those that sleep.
 }
 
-/// Traces a thread, as soon as nobody else does.
+/// Traces a thread as soon as nobody else does.
 fn take_over(tid: Tid) -> bool {
     let until = Instant::now() + LETS_GO_WITHIN;
     loop {
@@ -54,13 +53,13 @@ fn take_over(tid: Tid) -> bool {
     }
 }
 
-fn calm(noted: &Noted, threads: BTreeSet<Tid>) {
+fn discard_traps(noted: &Noted, threads: BTreeSet<Tid>) {
     let from = Instant::now();
-    let mut quiet_since = from;
+    let mut last_report = from;
     while from.elapsed() < LONGEST {
         match sys::poll_change() {
             Ok(Some((tid, Change::Stopped(signal, event)))) => {
-                quiet_since = Instant::now();
+                last_report = Instant::now();
                 stopped(noted, tid, signal, event);
             }
             Ok(Some(_)) => {}
@@ -70,7 +69,7 @@ fn calm(noted: &Noted, threads: BTreeSet<Tid>) {
                     let blocked = tasks::signals(*tid, Signals::Blocked);
                     tasks::signals(*tid, Signals::Pending) & !blocked & TRAP != 0
                 };
-                if quiet_since.elapsed() >= QUIET && !threads.iter().any(waits) {
+                if last_report.elapsed() >= SETTLED_AFTER && !threads.iter().any(waits) {
                     return;
                 }
                 std::thread::sleep(PAUSE);
@@ -94,8 +93,8 @@ fn stopped(noted: &Noted, tid: Tid, signal: i32, event: i32) {
         let back = registers.rip.wrapping_sub(1);
         let ours = || noted.values().any(|text| text.contains_key(&back));
         match info.code {
-            // The byte is put back by another; until then it traps again. One that
-            // was late hides that of a breakpoint.
+            // The front restores the byte; until then the thread traps again. A late
+            // perf signal can hide that of a breakpoint.
             sys::SI_KERNEL | sys::TRAP_PERF
                 if (info.code == sys::SI_KERNEL || info.late) && ours() =>
             {

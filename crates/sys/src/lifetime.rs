@@ -1,4 +1,4 @@
-//! Programs that must not outlive us.
+//! Starts programs that must not outlive us.
 
 use super::check;
 use std::ffi::c_ulong;
@@ -7,12 +7,12 @@ use std::os::fd::RawFd;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-/// Makes the program that `command` starts die with the thread that starts it,
-/// and leaves it the given open files and no blocked signal.
+/// Makes the program that `command` starts die with the thread that starts it. Gives it
+/// these open files and no blocked signals.
 ///
-/// The kernel looks at the thread, not at the process: when the starting thread
-/// ends, so does the program.
-pub fn tie_to_this_thread(command: &mut Command, files: Vec<RawFd>) {
+/// The kernel goes by the thread, not by the process: the program dies when the
+/// starting thread ends.
+pub fn die_with_this_thread(command: &mut Command, files: Vec<RawFd>) {
     let starter = std::process::id();
     let prepare = move || {
         // SAFETY: async-signal-safe calls that take numbers, and a set that lives
@@ -20,7 +20,7 @@ pub fn tie_to_this_thread(command: &mut Command, files: Vec<RawFd>) {
         unsafe {
             let signal = libc::SIGKILL as c_ulong;
             check(libc::prctl(libc::PR_SET_PDEATHSIG, signal).into())?;
-            // Whoever died before the request was made is not heard of.
+            // If we died before the request was made, no signal comes.
             if libc::getppid().cast_unsigned() != starter {
                 return Err(io::Error::from_raw_os_error(libc::ESRCH));
             }

@@ -1,10 +1,9 @@
-//! Stopping threads so that they do not notice.
+//! Stops threads so that they do not notice.
 //!
-//! A thread that is told to stop leaves the system call it sleeps in. Most calls
-//! the kernel restarts by itself; a few (`epoll_wait`, `sigtimedwait`, …) return
-//! EINTR, which no program expects when no signal came. Those are begun again by
-//! us. A thread that sleeps in one of them is not woken at all where that can be
-//! avoided, because a time limit would begin anew.
+//! An interrupted thread leaves the system call that it sleeps in. The kernel restarts
+//! most calls; a few (`epoll_wait`, `sigtimedwait`, …) return EINTR, which no program
+//! expects without a signal. Those are restarted here. A thread that sleeps in one of
+//! them is not interrupted if that can be avoided, because a timeout would begin again.
 
 use super::events::pause;
 use super::tasks::{self, Signals};
@@ -17,7 +16,7 @@ use std::time::{Duration, Instant};
 /// How long running threads may take to stop.
 const STOPS_WITHIN: Duration = Duration::from_millis(20);
 
-/// Calls that do not go on by themselves after a stop.
+/// Calls that the kernel does not restart after a stop.
 const NOT_RESTARTED: [i64; 16] = [
     libc::SYS_epoll_wait,
     libc::SYS_epoll_pwait,
@@ -29,7 +28,7 @@ const NOT_RESTARTED: [i64; 16] = [
     libc::SYS_msgsnd,
     libc::SYS_io_getevents,
     libc::SYS_io_uring_enter,
-    // These, where their socket has a time limit.
+    // These, if their socket has a timeout.
     libc::SYS_recvfrom,
     libc::SYS_recvmsg,
     libc::SYS_sendto,
@@ -39,9 +38,8 @@ const NOT_RESTARTED: [i64; 16] = [
 ];
 
 impl Process {
-    /// Begins a system call again that a stop of ours ended. `tid` stands in that
-    /// stop.
-    pub(super) fn undo_interruption(tid: Tid) {
+    /// Restarts a system call that our interruption ended. `tid` is stopped by it.
+    pub(super) fn restart_system_call(tid: Tid) {
         let Ok(mut registers) = sys::raw_registers(tid) else {
             return;
         };
@@ -50,7 +48,7 @@ impl Process {
         if !ended_by_a_stop {
             return;
         }
-        // A signal that waits to be handled ended it, too.
+        // A pending signal would have ended it as well.
         let mask = sys::signal_mask(tid).unwrap_or(0);
         let waiting =
             tasks::signals(tid, Signals::Pending) | tasks::signals(tid, Signals::PendingForProcess);
@@ -63,9 +61,9 @@ impl Process {
         let _ = sys::set_raw_registers(tid, &registers);
     }
 
-    /// Brings the debug registers of all threads of a space up to date. Those
-    /// that do not stop in time get them when they do.
-    pub(super) fn spread_registers(&mut self, space: SpaceId) {
+    /// Writes the wanted watches to the debug registers of all threads of a space.
+    /// Threads that do not stop in time get them at their next stop.
+    pub(super) fn update_debug_registers(&mut self, space: SpaceId) {
         let Some(Watches::Registers(watches)) = self.spaces.get(&space).map(|s| &s.watches) else {
             return;
         };
@@ -82,8 +80,8 @@ impl Process {
                 State::Stopped(_) => self.apply_registers(tid),
                 State::GroupStopped => {}
                 State::Running => {
-                    // Whoever sleeps touches nothing, and is let sleep where that
-                    // is dear; but a watch must not stay behind.
+                    // A sleeping thread touches no memory, and waking it can be
+                    // expensive. But a watch must not stay behind in it.
                     let asleep = |call: i64| call >= 0 && (many || NOT_RESTARTED.contains(&call));
                     let empty = task.registers == Table::default();
                     if empty && tasks::sleeps_in(task.pid, tid).is_some_and(asleep) {
@@ -94,12 +92,12 @@ impl Process {
                 }
             }
         }
-        self.collect(waiting);
+        self.resume_updated(waiting);
     }
 
-    /// Waits for these threads, which were told to stop, and lets each go on with
-    /// its debug registers up to date.
-    fn collect(&mut self, mut waiting: Vec<Tid>) {
+    /// Waits until these interrupted threads stop, and resumes each with up-to-date
+    /// debug registers.
+    fn resume_updated(&mut self, mut waiting: Vec<Tid>) {
         let until = Instant::now() + STOPS_WITHIN;
         let mut heard = Instant::now();
         while !waiting.is_empty() && Instant::now() < until {
@@ -110,8 +108,8 @@ impl Process {
             heard = Instant::now();
             let stop = self.changed(tid, change);
             self.pending.extend(stop);
-            // What it stopped for may be something else; the stop we asked for
-            // then comes when it goes on, and is nobody's concern.
+            // It may have stopped for another reason. The stop we asked for then comes
+            // when it is resumed, and does no harm.
             let up_to_date = match self.tasks.get(&tid).map(|task| task.state) {
                 Some(State::Stopped(_)) => {
                     self.apply_registers(tid);

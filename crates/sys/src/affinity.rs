@@ -1,24 +1,23 @@
-//! Keeping off the CPU of somebody whom one waits for.
+//! Keeps a thread off the CPU of the thread that it waits for.
 
 use super::check;
 use std::io;
 use std::mem::{size_of, zeroed};
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-/// The shortest slice of time that a thread can be given, in nanoseconds.
+/// The shortest time slice that a thread can be given, in nanoseconds.
 const SHORTEST: u64 = 100_000;
 
-/// Gives the calling thread a CPU of its own, as far as the first thread of the
-/// process behind a UNIX socket is concerned, which may use all others. Whether there
-/// are enough.
+/// Reserves a CPU for the calling thread: the first thread of the process behind a UNIX
+/// socket may use only the others. Returns whether there are enough CPUs.
 ///
-/// Whoever is woken by a message tends to be put on the CPU of the sender, who is
-/// expected to sleep. One who looks for the answer without sleeping would keep him
-/// from giving it.
+/// The scheduler tends to put a thread that a message wakes on the CPU of the sender,
+/// which it expects to sleep. A sender that spins for the answer would keep the other
+/// thread from giving it.
 ///
 /// # Errors
-/// When the system refuses.
-pub fn keep_apart(socket: BorrowedFd<'_>) -> io::Result<bool> {
+/// If the system refuses.
+pub fn reserve_cpu(socket: BorrowedFd<'_>) -> io::Result<bool> {
     let other = peer(socket)?;
     let allowed = cpus(0)?;
     // SAFETY: the set is live, and the numbers are below its size.
@@ -28,7 +27,7 @@ pub fn keep_apart(socket: BorrowedFd<'_>) -> io::Result<bool> {
     if numbers.len() < 2 {
         return Ok(false);
     }
-    // Of several that do this each takes another, mostly.
+    // If several processes do this, most of them choose different CPUs.
     let ours = numbers[std::process::id() as usize % numbers.len()];
     let (mut own, mut others) = (none(), cpus(other)?);
     // SAFETY: as before.
@@ -38,17 +37,17 @@ pub fn keep_apart(socket: BorrowedFd<'_>) -> io::Result<bool> {
     }
     set_cpus(other, &others)?;
     set_cpus(0, &own)?;
-    // Without it takes longer.
+    // It is only slower without.
     let _ = shorten_slice(other);
     Ok(true)
 }
 
-/// Has a thread be run as soon as it has something to do, even if others would be
-/// interrupted; for that it gets less time at once. Linux can from 6.12 on, and lets
-/// everybody do it to their own processes.
+/// Makes the scheduler run a thread as soon as it has something to do, even if that
+/// interrupts others. In return it gets shorter time slices. Needs Linux 6.12;
+/// everybody may do it to their own processes.
 fn shorten_slice(thread: libc::pid_t) -> io::Result<()> {
     let mut attributes = scheduling(thread)?;
-    // Whoever gave it another policy knows better.
+    // Another policy was chosen on purpose.
     if attributes.sched_policy != libc::SCHED_OTHER as u32 {
         return Ok(());
     }
@@ -89,7 +88,7 @@ fn peer(socket: BorrowedFd<'_>) -> io::Result<libc::pid_t> {
     };
     check(got.into())?;
     match credentials.pid {
-        // Nobody whom we can see.
+        // One that we cannot see.
         0 => Err(io::ErrorKind::NotFound.into()),
         pid => Ok(pid),
     }
@@ -100,7 +99,7 @@ const fn none() -> libc::cpu_set_t {
     unsafe { zeroed() }
 }
 
-/// Where a thread may run; 0 is the calling one.
+/// The CPUs that a thread may use; 0 is the calling thread.
 fn cpus(thread: libc::pid_t) -> io::Result<libc::cpu_set_t> {
     let mut set = none();
     // SAFETY: a live set, and its size.
@@ -133,7 +132,7 @@ mod tests {
         let done = shorten_slice(own);
         let after = scheduling(own).unwrap();
         if before.sched_runtime == 0 {
-            // Linux before 6.12 tells of none, and sets none.
+            // Linux before 6.12 shows none and sets none.
             assert_eq!(after.sched_runtime, 0);
         } else {
             done.unwrap();
@@ -149,7 +148,7 @@ mod tests {
         let stream = UnixStream::connect(&path).unwrap();
         let first = std::process::id() as libc::pid_t;
         let before = cpus(first).unwrap();
-        let apart = keep_apart(stream.as_fd()).unwrap();
+        let apart = reserve_cpu(stream.as_fd()).unwrap();
         let (ours, its) = (cpus(0).unwrap(), cpus(first).unwrap());
         set_cpus(first, &before).unwrap();
         let all = 0..libc::CPU_SETSIZE as usize;
