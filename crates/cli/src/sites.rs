@@ -1,4 +1,4 @@
-//! `redhanded sites`: what can be sampled in a file.
+//! `redhanded sites`: shows what can be sampled in a file.
 
 use crate::arguments::Sites;
 use crate::exit::Failure;
@@ -43,7 +43,7 @@ pub fn sites(arguments: &Sites) -> Result<ExitCode, Failure> {
         Terminal::new(screen::style_of_stdout()).sites(&mut text, &report, arguments.all)?;
     }
     match std::io::stdout().write_all(&text) {
-        // `redhanded sites … | head` has seen enough.
+        // As with `redhanded sites … | head`.
         Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(ExitCode::SUCCESS),
         other => {
             other?;
@@ -52,7 +52,7 @@ pub fn sites(arguments: &Sites) -> Result<ExitCode, Failure> {
     }
 }
 
-/// Indexes an image with a progress bar, if there is a terminal for it.
+/// Indexes an image, with a progress bar if `show`.
 pub fn index(image: &Image, cache: Option<&SiteCache>, show: bool) {
     let total: u64 = image
         .segments()
@@ -60,7 +60,7 @@ pub fn index(image: &Image, cache: Option<&SiteCache>, show: bool) {
         .filter(|segment| segment.executable)
         .map(|segment| segment.file_size)
         .sum();
-    // Small ones are done before a bar could be drawn.
+    // Small files are done before a bar could be drawn.
     let progress = Progress::bytes(
         show && total > 4 << 20,
         &format!("indexing {}", image.name()),
