@@ -46,6 +46,14 @@ impl FileIdentity {
         }
     }
 
+    /// The identity without the ctime, which changes also with permissions and hard links. A
+    /// file that is mapped has to stay the same then.
+    #[must_use]
+    pub fn without_ctime(mut self) -> Self {
+        self.changed = (0, 0);
+        self
+    }
+
     /// An identity for the `number`th image that has no file: there is no device 0.
     #[must_use]
     pub fn without_file(path: &Path, number: u64) -> Self {

@@ -46,6 +46,7 @@ impl Images {
             why,
         };
         let identity = FileIdentity::of(path).map_err(|_| unseen("cannot be opened".to_owned()))?;
+        let identity = identity.without_ctime();
         let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
         let entry = opened.entry(identity).or_insert_with(|| Entry {
             image: Image::open(path)
