@@ -1,4 +1,4 @@
-//! From the user's globs to the sites that are drawn from.
+//! Turns the user's globs into the sites that can be drawn.
 
 use crate::arguments::Select;
 use crate::exit::Failure;
@@ -10,11 +10,11 @@ use redhanded_model::{Excluded, Site, Svma};
 use redhanded_target::images::Images;
 use std::sync::Arc;
 
-/// Up to this many sites each is asked whether its source calls it atomic; in a
-/// larger program that would take longer than sampling some in vain.
+/// Up to this number, sites whose source calls them atomic are left out. In larger programs,
+/// looking at all of them would take longer than sampling some in vain.
 const MOST_ASKED: usize = 20_000;
 
-/// The selection that the command line makes.
+/// The selection from the command line.
 pub fn selection(arguments: &Select) -> Result<Selection, Failure> {
     Selection::new(
         &arguments.module,
@@ -25,11 +25,11 @@ pub fn selection(arguments: &Select) -> Result<Selection, Failure> {
     .map_err(|error| Failure::Usage(error.to_string()))
 }
 
-/// Where debug information and sources are looked for.
+/// Where to search for debug information and sources.
 pub fn search(arguments: &Select) -> Result<DebugSearch, Failure> {
     let mut sources = Vec::new();
     for place in &arguments.sources {
-        // Absolute, because its own name says which project's they are.
+        // Absolute, because the folder's name tells which project the sources belong to.
         match place.canonicalize() {
             Ok(folder) if folder.is_dir() => sources.push(folder),
             _ => {
@@ -46,13 +46,13 @@ pub fn search(arguments: &Select) -> Result<DebugSearch, Failure> {
     })
 }
 
-/// The sites that were found in files in earlier runs. It only saves time: where there is
-/// no place for it, everything is found anew.
+/// The cache of sites from earlier runs. It only saves time: without it, files are indexed
+/// again.
 pub fn cache() -> Option<SiteCache> {
     SiteCache::open(&user_cache("index")?).ok()
 }
 
-/// A store of images whose sites are picked by the user's globs.
+/// A store of images, whose sites are selected by the user's globs.
 pub fn images(arguments: &Select, display: &Arc<Display>) -> Result<Arc<Images>, Failure> {
     let selection = selection(arguments)?;
     let display = Arc::clone(display);
@@ -79,7 +79,7 @@ pub fn images(arguments: &Select, display: &Arc<Display>) -> Result<Arc<Images>,
     })))
 }
 
-/// The selected sites of an image, less those its source calls atomic.
+/// The selected sites of an image, without those that its source calls atomic.
 pub fn sites(selection: &Selection, image: &Image) -> Selected {
     let debug = image.debug();
     let facts = SourceFacts {
@@ -101,7 +101,7 @@ pub fn sites(selection: &Selection, image: &Image) -> Selected {
     selected
 }
 
-/// Why a site is left out by what its source says.
+/// Why a site is left out because of its source.
 fn marked(image: &Image, svma: Svma) -> Option<Excluded> {
     match image.debug().synchronisation(svma) {
         SourceSync::Marked(how) if how.contains("volatile") => Some(Excluded::Volatile),

@@ -1,4 +1,4 @@
-//! `redhanded sites`: what can be sampled in a file.
+//! `redhanded sites`: shows what can be sampled in a file.
 
 use crate::arguments::{ShowProgress, Sites};
 use crate::exit::Failure;

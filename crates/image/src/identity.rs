@@ -1,4 +1,4 @@
-//! Which file a path named at one moment, so that a changed file is known to be another.
+//! The identity of a file in one state, so that a changed file is recognised.
 
 use std::fs::{File, Metadata};
 use std::io;
@@ -7,9 +7,9 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// A file in one state. Its owner can set the modification time at will, but only the
-/// kernel sets the time of the last change (ctime), so a file that was written to or
-/// replaced has another identity. A build id would not do: stripping and patching keep it.
+/// A file in one state. Anything that writes to the file or replaces it changes this: its
+/// owner can set the modification time, but only the kernel sets the time of the last change
+/// (ctime). A build id is not enough, because stripping and patching preserve it.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct FileIdentity {
     path: PathBuf,
@@ -25,7 +25,7 @@ impl FileIdentity {
     /// The identity of the file that `path` names now.
     ///
     /// # Errors
-    /// When there is none, or it is out of reach.
+    /// If there is none, or it cannot be reached.
     pub fn of(path: &Path) -> io::Result<Self> {
         Ok(Self::new(path, &std::fs::metadata(path)?))
     }
@@ -46,6 +46,14 @@ impl FileIdentity {
         }
     }
 
+    /// The identity without the ctime, which changes also with permissions and hard links. A
+    /// file that is mapped has to stay the same then.
+    #[must_use]
+    pub fn without_ctime(mut self) -> Self {
+        self.changed = (0, 0);
+        self
+    }
+
     /// An identity for the `number`th image that has no file: there is no device 0.
     #[must_use]
     pub fn without_file(path: &Path, number: u64) -> Self {
@@ -56,20 +64,19 @@ impl FileIdentity {
         }
     }
 
-    /// Where the file is, independent of its state.
+    /// The device and inode, which do not depend on the file's state.
     pub(crate) fn place(&self) -> (u64, u64) {
         (self.device, self.inode)
     }
 
-    /// Whether the last change is so recent that another may follow within the same
-    /// tick of the file system's clock and go unseen.
+    /// Whether the last change is so recent that another one could have the same time stamp.
     pub(crate) fn is_fresh(&self) -> bool {
         const SETTLED_AFTER: i64 = 2;
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
         now.map_or(0, |now| now.as_secs().cast_signed()) < self.changed.0 + SETTLED_AFTER
     }
 
-    /// Everything in it as bytes; two are equal only if the identities are.
+    /// The identity as bytes, which are equal only if the identities are.
     pub(crate) fn to_bytes(&self) -> Vec<u8> {
         let numbers = [
             self.device,

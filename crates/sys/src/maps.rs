@@ -159,7 +159,8 @@ mod tests {
                 .write(true)
                 .open(&path)
                 .unwrap();
-            let map = mapped(&file, file.metadata().unwrap().ino());
+            let inode = file.metadata().unwrap().ino();
+            let map = mapped(&file, inode);
             let own = std::process::id().cast_signed();
             assert_eq!(
                 map.0.file(own, Path::new("/")),

@@ -1,4 +1,4 @@
-//! The files of a target, opened once and kept over repeated runs.
+//! The files of a target. Each is opened once, and kept over repeated runs.
 
 use redhanded_image::{DebugSearch, FileIdentity, Image, Selected};
 use redhanded_model::Unseen;
@@ -22,8 +22,8 @@ struct Entry {
 }
 
 impl Images {
-    /// An empty store; debug information and sources are looked for in `search`,
-    /// and `select` picks the sites of each image once.
+    /// An empty store. Debug information and sources are searched for in `search`, and
+    /// `select` chooses the sites of an image; it is called once for each.
     #[must_use]
     pub fn new(
         search: DebugSearch,
@@ -46,6 +46,7 @@ impl Images {
             why,
         };
         let identity = FileIdentity::of(path).map_err(|_| unseen("cannot be opened".to_owned()))?;
+        let identity = identity.without_ctime();
         let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
         let entry = opened.entry(identity).or_insert_with(|| Entry {
             image: Image::open(path)
@@ -56,8 +57,8 @@ impl Images {
         entry.image.clone().map_err(unseen)
     }
 
-    /// Takes in an image that was made otherwise than by opening its file, so that
-    /// its sites are selected once, too.
+    /// Adds an image that is not just an opened file, so that its sites, too, are selected
+    /// only once.
     pub fn adopt(&self, image: Image) -> Arc<Image> {
         let image = Arc::new(image.with_debug_search(self.search.clone()));
         let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
@@ -72,7 +73,7 @@ impl Images {
         image
     }
 
-    /// The selected sites of `image`, indexed on first use.
+    /// The selected sites of `image`, computed on first use.
     #[must_use]
     pub fn sites(&self, image: &Arc<Image>) -> Arc<Selected> {
         let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,15 +1,15 @@
-//! Sampling sets kept between runs, one file for each program or library.
+//! Keeps sampling sets between runs, one file for each program or library.
 //!
-//! Decoding all code of a large program takes seconds; reading what was found in it last
-//! time takes milliseconds. A wrong site would make us patch the middle of an instruction,
-//! so a set is used only if it was made by this very executable, from this very file, in a
-//! folder that nobody else can write to.
+//! Decoding all code of a large program takes seconds, loading a set takes milliseconds. But
+//! a wrong site would put a breakpoint into the middle of an instruction. So a set is used
+//! only if this very executable made it from this very file, and if nobody else can write to
+//! the folder.
 
 use super::{SamplingSet, encoding};
 use crate::{FileIdentity, Image};
 use nix::dir::Dir;
-use nix::fcntl::{AT_FDCWD, OFlag, openat, renameat};
-use nix::sys::stat::{Mode, SFlag, fstat};
+use nix::fcntl::{AT_FDCWD, AtFlags, OFlag, openat, renameat};
+use nix::sys::stat::{Mode, SFlag, fstat, fstatat};
 use nix::unistd::{UnlinkatFlags, geteuid, unlinkat};
 use std::env;
 use std::fs::{DirBuilder, File};
@@ -19,27 +19,27 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Once;
 
-/// Less code than this is decoded faster than a file is read and written.
+/// Less code than this is not worth a file.
 const LEAST_TEXT: u64 = 16 << 10;
-/// A larger file is not ours: a kernel's takes a tenth of it.
+/// Larger files are not ours: the set of a kernel takes a tenth of this.
 const LARGEST: u64 = 128 << 20;
-/// All files together may take so much. It is looked at once in a run.
-const MOST_KEPT: u64 = 512 << 20;
+/// The most that all files together may take, checked once per run.
+const MOST_KEPT: i64 = 512 << 20;
 const NO_ONE_ELSE: Mode = Mode::S_IRUSR.union(Mode::S_IWUSR);
 
 /// A folder with the sampling sets of earlier runs.
 pub struct SiteCache {
     folder: OwnedFd,
-    /// This executable: another one may decode differently.
+    /// This executable, since another one may decode differently.
     maker: FileIdentity,
     trimmed: Once,
 }
 
 impl SiteCache {
-    /// The cache in `folder`, which is made if it is not there.
+    /// Opens the cache in `folder`, which is created if necessary.
     ///
     /// # Errors
-    /// When it cannot be opened, or when somebody else owns it or may write to it.
+    /// If it cannot be opened, or if somebody else owns it or can write to it.
     pub fn open(folder: &Path) -> io::Result<Self> {
         if let Err(error) = folder.symlink_metadata()
             && error.kind() == io::ErrorKind::NotFound
@@ -56,7 +56,7 @@ impl SiteCache {
         })
     }
 
-    /// What was found in `image` in an earlier run.
+    /// The set of `image` from an earlier run.
     pub(super) fn load(&self, image: &Image) -> Option<SamplingSet> {
         let (name, key) = self.entry(image)?;
         let flags = OFlag::O_RDONLY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC | OFlag::O_NONBLOCK;
@@ -73,7 +73,7 @@ impl SiteCache {
         encoding::decode(&bytes, &key)
     }
 
-    /// Keeps what was found in `image`. That it cannot be kept is nobody's concern.
+    /// Stores the set of `image`. Failing to do so only costs time in the next run.
     pub(super) fn store(&self, image: &Image, set: &SamplingSet) {
         let Some((name, key)) = self.entry(image) else {
             return;
@@ -88,7 +88,7 @@ impl SiteCache {
         }
     }
 
-    /// The name of an image's file here, and all that the set depends on.
+    /// The name of an image's file in the cache, and everything that its set depends on.
     fn entry(&self, image: &Image) -> Option<(String, Vec<u8>)> {
         let text: u64 = image
             .segments()
@@ -99,7 +99,7 @@ impl SiteCache {
         let identity = image.identity().filter(|_| text >= LEAST_TEXT)?;
         let mut key = self.maker.to_bytes();
         key.extend(identity.to_bytes());
-        // A stripped file has its functions from there.
+        // The functions of a stripped file come from there.
         if let Some(debug) = image.debug().source().filter(|path| *path != image.path()) {
             key.extend(FileIdentity::of(debug).ok()?.to_bytes());
         }
@@ -107,7 +107,7 @@ impl SiteCache {
         Some((format!("{device:x}-{inode:x}"), key))
     }
 
-    /// Writes a file whole or not at all.
+    /// Writes a file atomically.
     fn write(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
         self.trimmed.call_once(|| {
             let _ = self.trim(MOST_KEPT);
@@ -133,21 +133,19 @@ impl SiteCache {
         written
     }
 
-    /// Removes the oldest files until all of them take `most` bytes at most.
-    fn trim(&self, most: u64) -> io::Result<()> {
-        let flags = OFlag::O_RDONLY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC | OFlag::O_NONBLOCK;
+    /// Removes the oldest files until all of them together take at most `most` bytes.
+    fn trim(&self, most: i64) -> io::Result<()> {
         let mut files = Vec::new();
-        let here = flags | OFlag::O_DIRECTORY;
-        for entry in Dir::openat(&self.folder, ".", here, Mode::empty())?.iter() {
+        let flags = OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+        for entry in Dir::openat(&self.folder, ".", flags, Mode::empty())?.iter() {
             let name = entry?.file_name().to_owned();
-            if let Ok(file) = openat(&self.folder, name.as_c_str(), flags, Mode::empty())
-                && let Ok(size) = check(&file, SFlag::S_IFREG)
-            {
-                files.push((File::from(file).metadata()?.modified()?, size, name));
+            let data = fstatat(&self.folder, name.as_c_str(), AtFlags::AT_SYMLINK_NOFOLLOW)?;
+            if data.st_mode & SFlag::S_IFMT.bits() == SFlag::S_IFREG.bits() {
+                files.push((data.st_mtime, data.st_size, name));
             }
         }
         files.sort();
-        let mut kept: u64 = files.iter().map(|(_, size, _)| size).sum();
+        let mut kept: i64 = files.iter().map(|(_, size, _)| size).sum();
         for (_, size, name) in files {
             if kept <= most {
                 break;
@@ -159,7 +157,7 @@ impl SiteCache {
     }
 }
 
-/// The user's folder for what can be made again, by the name of what is in it.
+/// The folder for cached files of one kind in the user's home.
 #[must_use]
 pub fn user_cache(name: &str) -> Option<PathBuf> {
     let set = |name| env::var_os(name).filter(|value| !value.is_empty());
@@ -169,8 +167,8 @@ pub fn user_cache(name: &str) -> Option<PathBuf> {
     Some(caches.join("redhanded").join(name))
 }
 
-/// Makes a folder for its owner alone, in a place that is the owner's: with `sudo`, the
-/// home may be somebody else's, who could not use the folder then.
+/// Creates a private folder, but only in a folder that we own: with `sudo`, the home may
+/// belong to the user, who could not use our folder later.
 fn make(folder: &Path) -> io::Result<()> {
     let home = folder.ancestors().find_map(|above| above.metadata().ok());
     if home.is_none_or(|home| home.uid() != geteuid().as_raw()) {
@@ -179,8 +177,8 @@ fn make(folder: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(folder)
 }
 
-/// Checks that an open file is of this kind, ours, and not to be written by others. Its
-/// size.
+/// Checks that an open file is of this kind, belongs to us, and is not writable by others.
+/// Returns its size.
 fn check(file: impl AsFd, kind: SFlag) -> io::Result<u64> {
     let data = fstat(file)?;
     let others = Mode::S_IWGRP | Mode::S_IWOTH;
@@ -197,26 +195,21 @@ fn check(file: impl AsFd, kind: SFlag) -> io::Result<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use redhanded_model::{AccessKind, Site, Svma};
     use std::fs;
     use std::os::unix::fs::{PermissionsExt, symlink};
-
-    /// A library that is on every machine, copied so that it is ours and can be changed.
-    fn program(folder: &Path) -> PathBuf {
-        let path = folder.join("program");
-        fs::copy(env::current_exe().unwrap(), &path).unwrap();
-        std::thread::sleep(std::time::Duration::from_secs(3));
-        path
-    }
+    use std::sync::Arc;
+    use std::time::{Duration, SystemTime};
 
     fn set(size: u16) -> SamplingSet {
-        let site = redhanded_model::Site {
-            svma: redhanded_model::Svma(7),
+        let site = Site {
+            svma: Svma(7),
             function: 0,
             size,
-            kind: redhanded_model::AccessKind::Read,
+            kind: AccessKind::Read,
         };
         SamplingSet {
-            sites: std::sync::Arc::new(vec![site]),
+            sites: Arc::new(vec![site]),
             excluded_in: vec![0],
             ..SamplingSet::default()
         }
@@ -225,39 +218,47 @@ mod tests {
     #[test]
     fn a_set_is_kept_for_as_long_as_the_file_is_the_same() {
         let folder = tempfile::tempdir().unwrap();
-        let path = program(folder.path());
+        let path = folder.path().join("program");
+        fs::copy(env::current_exe().unwrap(), &path).unwrap();
+        let open = || Image::open(&path).unwrap();
         let place = folder.path().join("a/b");
         let cache = SiteCache::open(&place).unwrap();
-        let open = || Image::open(&path).unwrap();
-        assert_eq!(cache.load(&open()), None);
+        cache.store(&open(), &set(4));
+        assert_eq!(cache.load(&open()), None, "it may still change unseen");
+        std::thread::sleep(Duration::from_secs(3));
         cache.store(&open(), &set(4));
         let again = SiteCache::open(&place).unwrap();
         assert_eq!(again.load(&open()), Some(set(4)));
-        let files: Vec<_> = fs::read_dir(&place)
-            .unwrap()
-            .map(|file| file.unwrap())
-            .collect();
-        assert_eq!(files.len(), 1, "no unfinished one is left");
+
+        let files: Vec<_> = fs::read_dir(&place).unwrap().map(|f| f.unwrap()).collect();
+        assert_eq!(files.len(), 1, "no temporary file is left");
         assert_eq!(files[0].metadata().unwrap().mode() & 0o777, 0o600);
         assert_eq!(place.metadata().unwrap().mode() & 0o777, 0o700);
-        // Changed in place: the image that is mapped is not what it was opened as.
-        let (before, bytes) = (open(), fs::read(&path).unwrap());
-        fs::write(&path, bytes).unwrap();
-        assert_eq!(again.load(&open()), None, "the file was written to");
-        again.store(&before, &set(8));
-        again.store(&open(), &set(8));
-        assert_eq!(again.load(&before), Some(set(4)), "neither may be kept");
+        let (kept, moved) = (files[0].path(), folder.path().join("moved"));
+        fs::set_permissions(&kept, fs::Permissions::from_mode(0o666)).unwrap();
+        assert_eq!(cache.load(&open()), None, "anybody can write");
+        fs::set_permissions(&kept, fs::Permissions::from_mode(0o600)).unwrap();
+        fs::rename(&kept, &moved).unwrap();
+        symlink(&moved, &kept).unwrap();
+        assert_eq!(cache.load(&open()), None, "a link");
+        fs::rename(&moved, &kept).unwrap();
+
+        let before = open();
+        fs::write(&path, fs::read(&path).unwrap()).unwrap();
+        assert_eq!(cache.load(&open()), None, "the file was written to");
+        cache.store(&before, &set(8));
+        cache.store(&open(), &set(8));
+        assert_eq!(cache.load(&before), Some(set(4)), "nothing was replaced");
     }
 
     #[test]
-    fn what_others_could_have_written_is_not_used() {
+    fn a_folder_that_others_can_write_to_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         let place = folder.path().join("cache");
         drop(SiteCache::open(&place).unwrap());
-        let mode = |mode| fs::set_permissions(&place, fs::Permissions::from_mode(mode)).unwrap();
-        mode(0o770);
+        fs::set_permissions(&place, fs::Permissions::from_mode(0o770)).unwrap();
         assert!(SiteCache::open(&place).is_err(), "the group can write");
-        mode(0o700);
+        fs::set_permissions(&place, fs::Permissions::from_mode(0o700)).unwrap();
         assert!(SiteCache::open(&place).is_ok());
         let link = folder.path().join("link");
         symlink(&place, &link).unwrap();
@@ -265,25 +266,8 @@ mod tests {
         if geteuid().is_root() {
             std::os::unix::fs::chown(&place, Some(1), None).unwrap();
             assert!(SiteCache::open(&place).is_err(), "somebody else's");
+            assert!(SiteCache::open(&place.join("new")).is_err(), "in it");
         }
-        let path = program(folder.path());
-        let image = Image::open(&path).unwrap();
-        let place = folder.path().join("other");
-        let cache = SiteCache::open(&place).unwrap();
-        cache.store(&image, &set(4));
-        let file = fs::read_dir(&place)
-            .unwrap()
-            .next()
-            .unwrap()
-            .unwrap()
-            .path();
-        assert_eq!(cache.load(&image), Some(set(4)));
-        fs::set_permissions(&file, fs::Permissions::from_mode(0o666)).unwrap();
-        assert_eq!(cache.load(&image), None, "anybody can write");
-        fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
-        fs::rename(&file, folder.path().join("moved")).unwrap();
-        symlink(folder.path().join("moved"), &file).unwrap();
-        assert_eq!(cache.load(&image), None, "a link");
     }
 
     #[test]
@@ -291,22 +275,15 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let place = folder.path().join("cache");
         let cache = SiteCache::open(&place).unwrap();
-        let start = std::time::SystemTime::now();
         for age in 0..4_u8 {
-            cache.write(&age.to_string(), &[age; 10]).unwrap();
-            let file = File::options()
-                .write(true)
-                .open(place.join(age.to_string()))
-                .unwrap();
-            file.set_modified(start - std::time::Duration::from_secs(age.into()))
-                .unwrap();
+            let name = age.to_string();
+            cache.write(&name, &[age; 10]).unwrap();
+            let file = File::options().write(true).open(place.join(name)).unwrap();
+            let age = Duration::from_secs(age.into());
+            file.set_modified(SystemTime::now() - age).unwrap();
         }
         cache.trim(25).unwrap();
-        let mut left: Vec<_> = fs::read_dir(&place)
-            .unwrap()
-            .map(|f| f.unwrap().file_name())
-            .collect();
-        left.sort();
-        assert_eq!(left, ["0", "1"]);
+        let left = |name: &str| place.join(name).exists();
+        assert!(left("0") && left("1") && !left("2") && !left("3"));
     }
 }

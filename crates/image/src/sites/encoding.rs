@@ -1,7 +1,7 @@
-//! A sampling set as bytes, about two a site.
+//! Encodes a sampling set, in about two bytes per site.
 //!
-//! What is read back is foreign: bytes that are damaged, cut short or about another file
-//! give nothing.
+//! The decoder does not trust its input: damaged or truncated bytes, and those for another
+//! file, give nothing.
 
 use super::SamplingSet;
 use gimli::{EndianSlice, LittleEndian, Reader};
@@ -12,12 +12,8 @@ const MAGIC: &[u8] = b"redhanded sites\n";
 const CHECKSUM: usize = 4;
 
 const KINDS: [AccessKind; 3] = [AccessKind::Read, AccessKind::Write, AccessKind::Update];
-/// The common sizes, which take no byte of their own.
-const SIZES: [u16; 7] = [1, 2, 4, 8, 16, 32, 64];
-/// Set in a site's first byte if it is the first of its function.
-const NEW_FUNCTION: u8 = 1 << 7;
 
-/// The reasons that decoding code can give.
+/// The reasons that the scan of code can give.
 const REASONS: [Excluded; 13] = [
     Excluded::Stack,
     Excluded::PushPopCall,
@@ -42,7 +38,7 @@ fn push(out: &mut Vec<u8>, mut number: u64) {
     out.push(number as u8);
 }
 
-/// The bytes of `set`, made from what `key` identifies.
+/// Encodes `set`, which was computed from what `key` identifies.
 pub(super) fn encode(set: &SamplingSet, key: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(set.sites.len() * 3 + set.excluded_in.len() * 2 + 4096);
     out.extend_from_slice(MAGIC);
@@ -58,20 +54,14 @@ pub(super) fn encode(set: &SamplingSet, key: &[u8]) -> Vec<u8> {
     push(&mut out, set.sites.len() as u64);
     let (mut address, mut function) = (0, 0);
     for site in set.sites.iter() {
+        let next = site.function - function;
         let kind = KINDS.iter().position(|kind| *kind == site.kind);
-        let size = SIZES.iter().position(|size| *size == site.size);
-        let size = size.unwrap_or(SIZES.len());
-        let mut first = (kind.unwrap_or(0) << 3 | size) as u8;
-        if site.function != function {
-            first |= NEW_FUNCTION;
-        }
-        out.push(first);
-        if size == SIZES.len() {
-            push(&mut out, u64::from(site.size));
-        }
-        push(&mut out, site.svma.0.wrapping_sub(address));
-        if site.function != function {
-            push(&mut out, u64::from(site.function.wrapping_sub(function)));
+        let kind = kind.unwrap_or(0) as u64;
+        let access = u64::from(site.size) << 3 | kind << 1 | u64::from(next != 0);
+        push(&mut out, access);
+        push(&mut out, site.svma.0 - address);
+        if next != 0 {
+            push(&mut out, u64::from(next));
         }
         (address, function) = (site.svma.0, site.function);
     }
@@ -80,7 +70,7 @@ pub(super) fn encode(set: &SamplingSet, key: &[u8]) -> Vec<u8> {
     out
 }
 
-/// The set that `bytes` hold, if they hold one that was made from what `key` identifies.
+/// Decodes a set, if it was computed from what `key` identifies.
 pub(super) fn decode(bytes: &[u8], key: &[u8]) -> Option<SamplingSet> {
     let (bytes, checksum) = bytes.split_at_checked(bytes.len().checked_sub(CHECKSUM)?)?;
     if crc32fast::hash(bytes).to_le_bytes() != checksum {
@@ -104,24 +94,21 @@ pub(super) fn decode(bytes: &[u8], key: &[u8]) -> Option<SamplingSet> {
     let mut sites = Vec::with_capacity(count);
     let (mut address, mut function) = (0_u64, 0_u32);
     for _ in 0..count {
-        let first = input.read_u8().ok()?;
-        let size = match SIZES.get(usize::from(first & 7)) {
-            Some(size) => *size,
-            None => number(&mut input)?,
-        };
-        // Sorted and without doubles, as everybody who searches in it expects.
+        let access: u64 = number(&mut input)?;
         let step: u64 = number(&mut input)?;
-        address = address
-            .checked_add(step)
-            .filter(|_| step > 0 || sites.is_empty())?;
-        if first & NEW_FUNCTION != 0 {
+        // Sorted and without duplicates, as binary searches expect.
+        if step == 0 && !sites.is_empty() {
+            return None;
+        }
+        address = address.checked_add(step)?;
+        if access & 1 != 0 {
             function = function.checked_add(number(&mut input)?)?;
         }
         sites.push(Site {
             svma: Svma(address),
             function,
-            size,
-            kind: *KINDS.get(usize::from((first & !NEW_FUNCTION) >> 3))?,
+            size: u16::try_from(access >> 3).ok()?,
+            kind: *KINDS.get(access as usize >> 1 & 3)?,
         });
     }
     let complete = input.is_empty() && (function as usize) < functions.max(1);
@@ -133,7 +120,7 @@ fn number<T: TryFrom<u64>>(input: &mut EndianSlice<'_, LittleEndian>) -> Option<
     input.read_uleb128().ok()?.try_into().ok()
 }
 
-/// How many entries follow. Each has a byte at least, so no more than that is believed.
+/// The number of entries that follow. Each has at least one byte, so more is not believed.
 fn length_in(input: &mut EndianSlice<'_, LittleEndian>) -> Option<usize> {
     number(input).filter(|length| *length <= input.len())
 }
@@ -144,29 +131,19 @@ mod tests {
     use proptest::prelude::*;
 
     fn sets() -> impl Strategy<Value = SamplingSet> {
-        let site = (
-            1_u64..1 << 40,
-            0_u32..3,
-            any::<u16>(),
-            0_usize..3,
-            any::<bool>(),
-        );
+        let site = (1_u64..1 << 24, 0_u32..3, any::<u16>(), 0_usize..3);
         let sites = proptest::collection::vec(site, 0..60);
         let reasons = proptest::collection::vec(any::<u32>(), REASONS.len());
-        (sites, reasons).prop_map(|(steps, reasons)| {
-            let (mut address, mut function) = (0, 0);
+        let start = prop_oneof![Just(0), Just(0xffff_ffff_8100_0000)];
+        (sites, reasons, start).prop_map(|(steps, reasons, start)| {
+            let (mut address, mut function) = (start, 0);
             let mut set = SamplingSet::default();
-            let sites = steps.into_iter().map(|(step, next, size, kind, common)| {
-                address += step;
-                function += next;
+            let sites = steps.into_iter().map(|(step, next, size, kind)| {
+                (address, function) = (address + step, function + next);
                 Site {
                     svma: Svma(address),
                     function,
-                    size: if common {
-                        SIZES[usize::from(size) % 7]
-                    } else {
-                        size
-                    },
+                    size,
                     kind: KINDS[kind],
                 }
             });
