@@ -1,4 +1,4 @@
-//! Lines that break between atoms and never inside one.
+//! Lines of text that break between atoms, never inside one.
 
 use crate::escape::clean;
 use crate::style::{Role, Style};
@@ -11,7 +11,7 @@ struct Atom {
     gap: usize,
 }
 
-/// A line to be: atoms in a row.
+/// A line under construction: a row of atoms.
 pub(crate) struct Line<'s> {
     style: &'s Style,
     atoms: Vec<Atom>,
@@ -52,7 +52,7 @@ impl<'s> Line<'s> {
         self
     }
 
-    /// Adds an atom that fills `width` columns where another follows it on its
+    /// Adds an atom that is padded to `width` columns if another follows on its
     /// line.
     pub(crate) fn column(mut self, role: Role, text: &str, width: usize) -> Self {
         if text.is_empty() {
@@ -73,7 +73,7 @@ impl<'s> Line<'s> {
     }
 }
 
-/// Text as it grows, line by line.
+/// Text, built line by line.
 pub(crate) struct Page<'s> {
     style: &'s Style,
     text: String,
@@ -95,7 +95,7 @@ impl<'s> Page<'s> {
         self.text.push('\n');
     }
 
-    /// Adds a line, indented; where it must be broken, it goes on at `hang`.
+    /// Adds an indented line. If it has to be broken, it continues at column `hang`.
     pub(crate) fn put(&mut self, indent: usize, hang: usize, line: Line<'_>) {
         let columns = self.style.columns();
         let mut at = indent;

@@ -16,8 +16,8 @@ pub(crate) fn bytes(size: u64) -> String {
     crate::numbers::counted(size, "byte", "bytes")
 }
 
-/// Where an access is in code, for want of a function name: module and offset,
-/// or the bare address.
+/// Where an access is in code if its function has no name: module and offset, or
+/// the bare address.
 pub(crate) fn code_address(access: &AccessReport) -> String {
     match access.stack.first() {
         Some(frame) if frame.module.is_some() => frame_address(frame),

@@ -1,4 +1,4 @@
-//! What `redhanded sites` has to say about a file.
+//! What `redhanded sites` reports about a file.
 
 use redhanded_model::{Exclusions, rounded};
 use serde::{Serialize, Serializer};

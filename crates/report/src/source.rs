@@ -1,11 +1,11 @@
-//! Lines of source text, where the source is at hand.
+//! Lines of source text, where the source is available.
 
 use std::collections::HashMap;
 use std::fs;
 use std::io::Read;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// A larger file is not source anybody wrote, and is not read.
+/// Larger files are not read: nobody wrote them by hand.
 const LARGEST: u64 = 16 << 20;
 
 /// Reads source files as reports ask for their lines, each file once.

@@ -1,6 +1,6 @@
-//! How text may look: colours, width, and which characters there are.
+//! How text may look: colours, width, and which characters may be used.
 
-/// What the place the text goes to can show.
+/// What the terminal or file that the text goes to can show.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Style {
     /// Whether ANSI colours may be used.
@@ -40,7 +40,7 @@ pub(crate) enum Role {
     Place,
     /// Bits, fields and values that changed.
     Changed,
-    /// What is there for completeness.
+    /// Details for completeness.
     Dim,
     Good,
     Heading,

@@ -21,8 +21,8 @@ type SourceLine = Box<dyn Fn(&str, u32) -> Option<String> + Send + Sync>;
 
 /// Renders races, runs and sites as text.
 ///
-/// Each call writes once, so that a report stays in one piece between what the
-/// program itself prints.
+/// Each call writes once, so that the program's own output cannot end up in the
+/// middle of a report.
 pub struct Terminal {
     style: Style,
     source: Option<SourceLine>,

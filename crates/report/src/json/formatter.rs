@@ -4,9 +4,9 @@ use crate::escape::acts;
 use serde_json::ser::{CharEscape, Formatter, PrettyFormatter};
 use std::io::{self, Write};
 
-/// serde_json's indented form, with those characters escaped too which JSON
-/// permits but a terminal acts on (C1 controls, direction overrides): names in a
-/// report come from the target.
+/// serde_json's indented form. It also escapes characters that JSON permits but a
+/// terminal acts on (C1 controls, direction overrides), because names in a report
+/// come from the target.
 #[derive(Default)]
 pub(super) struct Safe(PrettyFormatter<'static>);
 
