@@ -203,13 +203,15 @@ fn records(
     text: &str,
     path: Vec<u8>,
     number: u64,
-    real: f64,
+    microseconds: u64,
     (mut kept, mut counts): (Kept, Counts),
 ) -> Vec<Record> {
     let text = || text.to_owned();
     let path = PathBuf::from(OsString::from_vec(path));
-    let seconds = Duration::from_nanos(number);
-    counts.wall = seconds;
+    counts.wall = Duration::from_micros(microseconds);
+    let real = counts.wall.as_secs_f64();
+    // The scripted target counts nanoseconds.
+    (counts.held, counts.thread_time) = (counts.wall, counts.wall);
     counts.standstill = Some(Standstill {
         total_s: real,
         window_s: Some(-real),
@@ -306,10 +308,11 @@ proptest! {
         text in any::<String>(),
         path in prop::collection::vec(1..=u8::MAX, 0..20),
         number in any::<u64>(),
-        real in prop::num::f64::NORMAL | prop::num::f64::ZERO,
+        // Reports tell times to the microsecond.
+        microseconds in 0..1u64 << 40,
         seed in 0..8u64,
     ) {
-        let all = records(&text, path, number, real, session(seed));
+        let all = records(&text, path, number, microseconds, session(seed));
         let mut kinds = std::collections::BTreeSet::new();
         for record in all {
             let line = serde_json::to_string(&record).unwrap();
