@@ -6,8 +6,8 @@
 //! that block, and on request traps that come too late.
 
 use crate::{
-    Armed, Batch, Control, Ending, Inspect, Module, OtherTasks, RotationLimits, Stop, TargetError,
-    Watch, WatchFor,
+    Armed, Batch, Control, Ending, Hint, Inspect, Module, OtherTasks, RotationLimits, Stop,
+    TargetError, Watch, WatchFor,
 };
 use redhanded_model::{
     AccessKind, Avma, Bytes, ModuleId, Region, Register, Registers, Site, SpaceId, Svma, TaskId,
@@ -84,6 +84,7 @@ pub struct Fake {
     injected: VecDeque<Stop>,
     module: Vec<Arc<Module>>,
     step_time: Duration,
+    calls: Option<Vec<&'static str>>,
 }
 
 impl Default for Fake {
@@ -96,6 +97,20 @@ impl Fake {
     /// Allows only a few breakpoints at once.
     pub fn rotate(&mut self, limits: RotationLimits) {
         self.rotation = Some(limits);
+    }
+
+    /// Records the calls that matter for [`Batch`]'s contract from now on.
+    pub fn record_calls(&mut self) {
+        self.calls = Some(Vec::new());
+    }
+
+    /// The recorded calls, by name.
+    pub fn take_calls(&mut self) -> Vec<&'static str> {
+        self.calls.take().unwrap_or_default()
+    }
+
+    fn called(&mut self, name: &'static str) {
+        self.calls.iter_mut().for_each(|calls| calls.push(name));
     }
 
     /// The longest time a breakpoint was set without being reached.
@@ -129,6 +144,7 @@ impl Fake {
             injected: VecDeque::new(),
             module: vec![Arc::new(module)],
             step_time: Duration::from_micros(1),
+            calls: None,
         }
     }
 
@@ -193,6 +209,13 @@ impl Fake {
         (0..size.min(8)).rev().fold(0, |value, offset| {
             value << 8 | u64::from(self.memory.get(&(address + offset)).copied().unwrap_or(0))
         })
+    }
+
+    fn copy(&self, address: Avma, buffer: &mut [u8]) -> bool {
+        for (at, byte) in (address.0..).zip(buffer) {
+            *byte = self.memory.get(&at).copied().unwrap_or(0);
+        }
+        true
     }
 
     fn registers_at(&self, site: usize, at: u64, value: u64) -> Registers {
@@ -369,15 +392,18 @@ impl Control for Fake {
     }
 
     fn watch(&mut self, _space: SpaceId, slot: usize, watch: Watch) -> bool {
+        self.called("watch");
         self.watches[slot] = Some(FakeWatch { watch, fired: 0 });
         true
     }
 
     fn unwatch(&mut self, _space: SpaceId, slot: usize) -> u64 {
+        self.called("unwatch");
         self.watches[slot].take().map_or(0, |watch| watch.fired)
     }
 
     fn resume(&mut self, id: TaskId) {
+        self.called("resume");
         for task in self.tasks.iter_mut().filter(|task| task.id == id) {
             task.stopped = false;
             task.ready = self.now;
@@ -385,6 +411,7 @@ impl Control for Fake {
     }
 
     fn other_tasks(&mut self, task: TaskId, _bytes: Bytes) -> OtherTasks {
+        self.called("other_tasks");
         let others = self.tasks.iter().filter(|t| t.id != task && t.rounds > 0);
         match others.count() {
             0 => OtherTasks::Absent,
@@ -393,6 +420,7 @@ impl Control for Fake {
     }
 
     fn is_stalled(&mut self, _space: SpaceId) -> bool {
+        self.called("is_stalled");
         self.runnable().is_none()
     }
 
@@ -411,11 +439,8 @@ impl Inspect for Fake {
     }
 
     fn read(&mut self, _space: SpaceId, address: Avma, buffer: &mut [u8]) -> bool {
-        for (offset, byte) in buffer.iter_mut().enumerate() {
-            let at = address.0 + offset as u64;
-            *byte = self.memory.get(&at).copied().unwrap_or(0);
-        }
-        true
+        self.called("read");
+        self.copy(address, buffer)
     }
 
     fn instruction_before(&mut self, _space: SpaceId, address: Avma) -> Option<Avma> {
@@ -441,4 +466,21 @@ impl Inspect for Fake {
     }
 }
 
-impl Batch for Fake {}
+impl Batch for Fake {
+    fn hint(&mut self, hint: Hint) {
+        self.called(match hint {
+            Hint::Idle => "idle",
+            Hint::Elapsed(_) => "elapsed",
+        });
+    }
+
+    fn read_code(&mut self, _space: SpaceId, address: Avma, buffer: &mut [u8]) -> bool {
+        self.called("read_code");
+        self.copy(address, buffer)
+    }
+
+    fn read_last(&mut self, _space: SpaceId, address: Avma, buffer: &mut [u8]) -> bool {
+        self.called("read_last");
+        self.copy(address, buffer)
+    }
+}
