@@ -5,7 +5,7 @@
 //! whose tasks are the virtual CPUs. Refuses machines that are not x86-64 and
 //! kernels that are not the one of the files.
 //!
-//! Three layers, each of which knows only the one below:
+//! Three parts. `gdb` and `linux` know nothing of each other; `machine` uses both:
 //! - [`gdb`]: a client of the GDB remote protocol;
 //! - `linux`: what a kernel's memory says (where it is, who runs, which modules
 //!   there are), read through a [`Source`], of which a gdbstub is one;

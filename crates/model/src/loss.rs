@@ -1,4 +1,4 @@
-//! Losses: the counted reasons why a sample or a trap showed nothing.
+//! Losses: the counted reasons why a site, a sample or a trap showed nothing.
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

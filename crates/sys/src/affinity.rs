@@ -1,4 +1,4 @@
-//! Keeps a thread off the CPU of the thread that it waits for.
+//! Reserves a CPU for the tracer of a machine, and keeps QEMU's main thread off it.
 
 use super::check;
 use std::io;

@@ -192,8 +192,13 @@ const fn of_trap(loss: Loss) -> bool {
     )
 }
 
+/// Whether a loss concerns a site that could not be armed: there was no sample.
+const fn of_site(loss: Loss) -> bool {
+    matches!(loss, Loss::CodeNotWritable | Loss::TooManyBreakpoints)
+}
+
 /// The losses that happened, most frequent first. Losses of samples are shown with
-/// their share of all samples; the traps are not counted, so they have none.
+/// their share of all samples; traps and sites have none.
 fn losses(style: &Style, page: &mut Page<'_>, run: &Run) {
     let mut losses: Vec<(Loss, u64)> = run
         .losses
@@ -231,7 +236,7 @@ fn losses(style: &Style, page: &mut Page<'_>, run: &Run) {
             let mut line = Line::new(style)
                 .put(Role::Plain, &format!("{:>width$}", count(*number)))
                 .words(Role::Plain, loss.describe());
-            if !traps && *number <= run.samples {
+            if !traps && !of_site(*loss) && *number <= run.samples {
                 let share = format!("({} of samples)", share(*number, run.samples));
                 line = line.words(Role::Dim, &share);
             }
