@@ -214,7 +214,9 @@ impl Session<'_> {
                 }
                 Event::Passed { module, svma, loss } => self.passed(module, svma, loss),
                 Event::NotArmed { module, svma, loss } => {
-                    loss.map(|loss| self.counts.losses.add(loss));
+                    if let Some(loss) = loss {
+                        self.counts.losses.add(loss);
+                    }
                     self.sampler.unusable(module, svma);
                 }
                 Event::ModulesChanged => self.modules_changed(),
