@@ -50,7 +50,7 @@ pub struct Arguments {
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Run a program and report the data races it is caught at
+    /// Run a program and report its data races, caught as they happen
     Run(Run),
     /// Observe a running process, and leave it as it was
     Attach(Attach),
@@ -127,7 +127,7 @@ pub struct Tracing {
     pub watch: WatchHow,
 
     /// Which child processes to observe as well
-    #[arg(long, value_enum, default_value = "all")]
+    #[arg(long, value_enum, default_value = "all", value_name = "WHICH")]
     pub follow: FollowWhom,
 
     /// Never write to the program's code: use debug registers as breakpoints, so that
@@ -182,7 +182,7 @@ pub struct Watch {
     pub max_races: Option<u64>,
 
     /// How to see a conflict: with debug registers, by reading the bytes again, or both
-    #[arg(long, value_enum, default_value = "both")]
+    #[arg(long, value_enum, default_value = "both", value_name = "HOW")]
     pub detect: Detect,
 
     /// The seed for all random choices
@@ -195,7 +195,7 @@ pub struct Watch {
 
     /// Which findings give that exit status; findings that may be atomic accesses never
     /// do
-    #[arg(long, value_enum, default_value = "any")]
+    #[arg(long, value_enum, default_value = "any", value_name = "WHICH")]
     pub fail_on: FailOn,
 
     /// Show how the run is going, on stderr. auto: in one line, on a terminal that

@@ -6,8 +6,10 @@
 
 use super::space::open_memory;
 use super::text::{PAGE, restore};
+use super::tracer::FULL;
 use redhanded_sys::{Ledger, Tid};
 use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
 
 /// A line of the list.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -43,27 +45,33 @@ impl Entry {
     }
 }
 
+/// Room that is kept for the ends of processes: a line about one that has ended must not
+/// be taken for one about the next process of that number.
+const RESERVE: usize = 1 << 16;
 /// Notes something about process `pid`. Returns whether there was room. A full list is
-/// rewritten without the lines that no longer hold, if that makes it much shorter.
+/// rewritten without the lines that no longer hold.
 pub fn note(ledger: Ledger, pid: Tid, entry: Entry) -> bool {
-    const WORTH_IT: usize = 1 << 16;
-    if ledger.append(entry.words(pid)) {
-        return true;
-    }
-    let texts = noted(ledger);
-    let lines = texts.values().map(|text| text.len() + 1).sum::<usize>();
-    let written = ledger.entries().count();
-    if lines + WORTH_IT > written {
+    let is_breakpoint = matches!(entry, Entry::Stands { .. });
+    if !is_breakpoint {
+        ledger.flags().fetch_and(!FULL, Ordering::Relaxed);
+    } else if ledger.flags().load(Ordering::Relaxed) & FULL != 0 {
         return false;
     }
-    ledger.replace(texts.iter().flat_map(|(&pid, text)| {
-        let stands = text
-            .iter()
-            .map(|(&address, &original)| Entry::Stands { address, original });
-        let entries = std::iter::once(Entry::AllGone).chain(stands);
-        entries.map(move |entry| entry.words(pid))
-    }));
-    ledger.append(entry.words(pid))
+    let reserve = if is_breakpoint { RESERVE } else { 0 };
+    if ledger.room() <= reserve {
+        let texts = noted(ledger);
+        ledger.replace(texts.iter().flat_map(|(&pid, text)| {
+            let stands = text
+                .iter()
+                .map(|(&address, &original)| Entry::Stands { address, original });
+            let entries = std::iter::once(Entry::AllGone).chain(stands);
+            entries.map(move |entry| entry.words(pid))
+        }));
+        if ledger.room() <= 2 * RESERVE {
+            ledger.flags().fetch_or(FULL, Ordering::Relaxed);
+        }
+    }
+    ledger.room() > reserve && ledger.append(entry.words(pid))
 }
 
 /// The noted processes, and the original bytes under their breakpoints.
@@ -147,11 +155,10 @@ mod tests {
         }
         let kept: Vec<_> = noted(ledger).into_iter().collect();
         assert_eq!(kept, [(7, BTreeMap::from([(1, 0x11)]))]);
-        let all = (0..2 * room).take_while(|at| note(ledger, 8, stands(*at)));
-        assert!(all.count() as u64 > room / 2);
-        assert!(
-            !note(ledger, 8, stands(u64::MAX)),
-            "nothing is dropped that holds"
-        );
+        let set = (0..room).take_while(|at| note(ledger, 8, stands(*at)));
+        assert!(set.count() as u64 > room / 2);
+        assert!(!note(ledger, 8, stands(u64::MAX)), "all that holds is kept");
+        assert!(note(ledger, 8, Entry::Ended) && note(ledger, 9, stands(2)));
+        assert_eq!(noted(ledger).len(), 2, "and there is room for what ends");
     }
 }

@@ -394,11 +394,6 @@ impl Process {
             }
         }
     }
-
-    /// Sends the program a signal.
-    pub fn signal(&self, signal: i32) {
-        let _ = sys::kill(self.pid, signal);
-    }
 }
 
 impl Process {

@@ -88,25 +88,34 @@ pub fn threads(pid: Tid) -> Vec<Tid> {
         .collect()
 }
 
+/// The system call that a thread sleeps in: its number and its arguments, the stack
+/// pointer and the pc. Outside of system calls the number is -1, without arguments.
+/// `None` if the thread runs.
+fn asleep(pid: Tid, tid: Tid) -> Option<(i64, Vec<u64>)> {
+    parse_syscall(&fs::read_to_string(format!("/proc/{pid}/task/{tid}/syscall")).ok()?)
+}
+
+fn parse_syscall(text: &str) -> Option<(i64, Vec<u64>)> {
+    let mut fields = text.split_whitespace();
+    let number = fields.next()?.parse().ok()?;
+    let word = |field: &str| u64::from_str_radix(field.trim_start_matches("0x"), 16).ok();
+    Some((number, fields.filter_map(word).collect()))
+}
+
 /// The stack pointer of a thread that sleeps in the kernel.
 pub fn stack_pointer(pid: Tid, tid: Tid) -> Option<u64> {
-    let text = fs::read_to_string(format!("/proc/{pid}/task/{tid}/syscall")).ok()?;
-    let fields: Vec<&str> = text.split_whitespace().collect();
-    let field = fields.len().checked_sub(2).and_then(|at| fields.get(at))?;
-    u64::from_str_radix(field.trim_start_matches("0x"), 16).ok()
+    let (_, words) = asleep(pid, tid)?;
+    words.iter().nth_back(1).copied()
 }
 
 /// The system call that a thread is in, with its arguments in their registers.
 pub fn system_call(pid: Tid, tid: Tid) -> Option<Registers> {
-    let text = fs::read_to_string(format!("/proc/{pid}/task/{tid}/syscall")).ok()?;
-    let mut fields = text.split_whitespace();
-    let system_call = fields.next()?.parse().ok().filter(|call| *call >= 0)?;
+    let (system_call, words) = asleep(pid, tid).filter(|(call, _)| *call >= 0)?;
     let mut registers = Registers {
         system_call,
         ..Registers::default()
     };
-    for (register, field) in Register::SYSTEM_CALL_ARGUMENTS.into_iter().zip(fields) {
-        let value = u64::from_str_radix(field.trim_start_matches("0x"), 16).ok()?;
+    for (register, value) in Register::SYSTEM_CALL_ARGUMENTS.into_iter().zip(words) {
         registers.set(register, value);
     }
     Some(registers)
@@ -114,39 +123,24 @@ pub fn system_call(pid: Tid, tid: Tid) -> Option<Registers> {
 
 /// The number of the system call that a thread sleeps in.
 pub fn sleeps_in(pid: Tid, tid: Tid) -> Option<i64> {
-    let text = fs::read_to_string(format!("/proc/{pid}/task/{tid}/syscall")).ok()?;
-    text.split_whitespace().next()?.parse().ok()
+    asleep(pid, tid).map(|(number, _)| number)
 }
 
 /// Whether a thread sleeps in a system call that only another thread can end: a futex
 /// without a timeout (locks, joins, conditions), or a wait for children or signals. A
 /// thread that sleeps with a timeout or on a file may wake by itself.
 pub fn is_blocked(pid: Tid, tid: Tid) -> bool {
-    // "running", or: number, six arguments, stack pointer, pc.
-    let Ok(text) = fs::read_to_string(format!("/proc/{pid}/task/{tid}/syscall")) else {
-        return false;
-    };
-    blocks_forever(&text)
+    asleep(pid, tid).is_some_and(|(number, words)| blocks_forever(number, &words))
 }
 
-fn blocks_forever(text: &str) -> bool {
-    let mut fields = text.split_whitespace();
-    let Some(number) = fields.next().and_then(|f| f.parse::<libc::c_long>().ok()) else {
-        return false;
-    };
-    let argument = |index: usize| {
-        text.split_whitespace()
-            .nth(1 + index)
-            .and_then(|f| u64::from_str_radix(f.trim_start_matches("0x"), 16).ok())
-            .unwrap_or(u64::MAX)
-    };
+fn blocks_forever(number: i64, arguments: &[u64]) -> bool {
     const FUTEX_COMMAND: u64 = 0x7f;
-    match number {
-        libc::SYS_futex => {
+    match (number, arguments) {
+        (libc::SYS_futex, [_, command, _, timeout, ..]) => {
             // WAIT, LOCK_PI, WAIT_BITSET, WAIT_REQUEUE_PI, LOCK_PI2.
-            matches!(argument(1) & FUTEX_COMMAND, 0 | 6 | 9 | 11 | 13) && argument(3) == 0
+            matches!(command & FUTEX_COMMAND, 0 | 6 | 9 | 11 | 13) && *timeout == 0
         }
-        libc::SYS_wait4 | libc::SYS_waitid | libc::SYS_pause | libc::SYS_rt_sigsuspend => true,
+        (libc::SYS_wait4 | libc::SYS_waitid | libc::SYS_pause | libc::SYS_rt_sigsuspend, _) => true,
         _ => false,
     }
 }
@@ -157,6 +151,9 @@ mod tests {
 
     #[test]
     fn only_untimed_waits_block_forever() {
+        let blocks_forever = |text: &str| {
+            parse_syscall(text).is_some_and(|(number, words)| blocks_forever(number, &words))
+        };
         let futex = |op: &str, timeout: &str| {
             format!("202 0x7ffd0 {op} 0x2 {timeout} 0x0 0x0 0x7ffe 0x7fff\n")
         };

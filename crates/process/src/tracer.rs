@@ -27,6 +27,8 @@ pub(super) const NICE: i32 = -15;
 const ENOUGH: u64 = 1;
 /// Flag of the ledger: the program is being left stopped at a race.
 pub(super) const FROZEN: u64 = 2;
+/// Flag of the ledger: it was rewritten, which did not make enough room.
+pub(super) const FULL: u64 = 4;
 
 /// Which of the two processes this one is.
 pub enum Role {

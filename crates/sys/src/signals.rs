@@ -53,9 +53,7 @@ impl SignalSet {
             by_process: info.si_code <= 0,
         })
     }
-}
 
-impl SignalSet {
     /// Restores this thread's former mask.
     pub fn release(&self) {
         // SAFETY: restores the mask that `block` saved.

@@ -21,7 +21,7 @@ Examples:
 Exit status:
   that of the workload if no race was found (0 with --gdb)
   66   a race was found (--exit-code, --fail-on)
-  125  Redhanded, the virtual machine or its kernel failed";
+  125  Redhanded, the virtual machine or its kernel failed, or no code matched the globs";
 
 /// What is observed of a kernel, and how its machine comes to be.
 #[derive(Debug, Args)]
