@@ -5,14 +5,14 @@ use crate::exit::Failure;
 use crate::screen;
 use redhanded_report::json::Json;
 use redhanded_report::{Terminal, Writer, write_file};
-use redhanded_session::{Session, read};
+use redhanded_session::{LoggedReport, read};
 use std::path::Path;
 use std::process::ExitCode;
 
 /// Prints the report, or writes it. The exit status says whether that was possible,
 /// unless races are to fail.
 pub fn report(arguments: &Report) -> Result<ExitCode, Failure> {
-    let Session {
+    let LoggedReport {
         report,
         source,
         cut_short,

@@ -9,7 +9,7 @@ use std::ops::Range;
 
 /// A range of addresses that holds code and is wholly in the file.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Region {
+pub(crate) struct CodePart {
     pub range: Range<u64>,
     /// The size of one stub, if it is a PLT section.
     pub stub: Option<u64>,
@@ -19,7 +19,7 @@ pub(crate) struct Region {
 #[derive(Debug, Default)]
 pub(crate) struct Layout {
     /// Sorted, without overlaps.
-    pub code: Vec<Region>,
+    pub code: Vec<CodePart>,
     /// The parts of the global offset table (GOT).
     pub got: Vec<Range<u64>>,
     /// Whether there are no section headers: only segments are known.
@@ -88,12 +88,12 @@ impl Layout {
         let available = segment.file_size.saturating_sub(start - segment.svma.0);
         let range = start..start.saturating_add(size.min(available));
         if !range.is_empty() {
-            self.code.push(Region { range, stub });
+            self.code.push(CodePart { range, stub });
         }
     }
 
     /// The code region that `svma` lies in.
-    pub fn region_at(&self, svma: u64) -> Option<&Region> {
+    pub fn region_at(&self, svma: u64) -> Option<&CodePart> {
         let after = self.code.partition_point(|r| r.range.start <= svma);
         let region = self.code.get(after.checked_sub(1)?)?;
         region.range.contains(&svma).then_some(region)

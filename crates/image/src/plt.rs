@@ -1,6 +1,6 @@
 //! PLT stubs, and the names of the functions that are called through them.
 
-use crate::layout::{Region, elf_file};
+use crate::layout::{CodePart, elf_file};
 use crate::{Flow, Image, Instruction};
 use object::SymbolIndex;
 use object::elf;
@@ -48,8 +48,8 @@ impl Linkage {
         linkage
     }
 
-    fn add_stubs(&mut self, image: &Image, region: &Region, size: u64) {
-        let Region { range, .. } = region;
+    fn add_stubs(&mut self, image: &Image, region: &CodePart, size: u64) {
+        let CodePart { range, .. } = region;
         let len = usize::try_from(range.end - range.start).unwrap_or(0);
         let bytes = image.bytes_at(Svma(range.start), len).unwrap_or_default();
         let mut start = range.start;

@@ -6,7 +6,7 @@
 //! detached.
 
 use super::events::{ending, pause};
-use super::tasks::{self, Signals, bit};
+use super::tasks::{self, SignalField, bit};
 use super::watches::Watches;
 use super::{Process, State};
 use redhanded_sys::{self as sys, Change, Tid};
@@ -96,8 +96,8 @@ impl Process {
                 Ok(None) if patient && heard.elapsed() < SETTLED_AFTER => pause(heard),
                 Ok(None) => {
                     let coming = |tid: &Tid| {
-                        let waiting = tasks::signals(*tid, Signals::Pending) & TRAP;
-                        waiting & !tasks::signals(*tid, Signals::Blocked) != 0
+                        let waiting = tasks::signals(*tid, SignalField::Pending) & TRAP;
+                        waiting & !tasks::signals(*tid, SignalField::Blocked) != 0
                     };
                     if !self.tasks.keys().any(coming) {
                         return;
@@ -133,7 +133,7 @@ impl Process {
             .filter(|(tid, task)| {
                 task.owes_trap
                     || self.owes_action(task.space)
-                    || (!task.holds_trap && tasks::signals(**tid, Signals::Pending) & TRAP != 0)
+                    || (!task.holds_trap && tasks::signals(**tid, SignalField::Pending) & TRAP != 0)
             })
             .map(|(tid, _)| *tid)
             .collect();
@@ -164,7 +164,7 @@ impl Process {
                     let _ = sys::interrupt(tid);
                 }
                 Ok(Some(Change::Stopped(_, libc::PTRACE_EVENT_STOP))) => {
-                    let waits = !holds && tasks::signals(tid, Signals::Pending) & TRAP != 0;
+                    let waits = !holds && tasks::signals(tid, SignalField::Pending) & TRAP != 0;
                     let mask = sys::signal_mask(tid).unwrap_or(0);
                     blocks |= mask & TRAP != 0;
                     Self::restart_system_call(tid);

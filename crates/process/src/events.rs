@@ -2,7 +2,7 @@
 //! What is the target's own business goes on as if nobody were looking.
 
 use super::hooks::Hook;
-use super::tasks::{self, Signals, bit};
+use super::tasks::{self, SignalField, bit};
 use super::text::INT3;
 use super::watches::{PerfWatches, Watches};
 use super::{Newborn, Process, State, Task, guard};
@@ -348,7 +348,8 @@ impl Process {
 
     /// Whether a signal that is about to be delivered has no handler.
     fn will_kill(&self, tid: Tid, signal: i32) -> bool {
-        let handled = tasks::signals(tid, Signals::Handled) | tasks::signals(tid, Signals::Ignored);
+        let handled =
+            tasks::signals(tid, SignalField::Handled) | tasks::signals(tid, SignalField::Ignored);
         self.space_of(tid).is_some_and(|space| space.awake) && handled & bit(signal) == 0
     }
 

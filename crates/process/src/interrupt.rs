@@ -6,7 +6,7 @@
 //! them is not interrupted if that can be avoided, because a timeout would begin again.
 
 use super::events::pause;
-use super::tasks::{self, Signals};
+use super::tasks::{self, SignalField};
 use super::watches::{Table, Watches};
 use super::{MOST_STALL_CHECKS, Process, State, Task};
 use redhanded_model::SpaceId;
@@ -50,8 +50,8 @@ impl Process {
         }
         // A pending signal would have ended it as well.
         let mask = sys::signal_mask(tid).unwrap_or(0);
-        let waiting =
-            tasks::signals(tid, Signals::Pending) | tasks::signals(tid, Signals::PendingForProcess);
+        let waiting = tasks::signals(tid, SignalField::Pending)
+            | tasks::signals(tid, SignalField::PendingForProcess);
         if waiting & !mask != 0 {
             return;
         }

@@ -6,7 +6,7 @@
 //! the threads itself, discards these signals, and ends.
 
 use super::guard::{self, Noted};
-use super::tasks::{self, Signals, bit};
+use super::tasks::{self, SignalField, bit};
 use super::tracer::NICE;
 use redhanded_sys::{self as sys, Change, Ledger, Tid};
 use std::collections::BTreeSet;
@@ -66,8 +66,8 @@ fn discard_traps(noted: &Noted, threads: BTreeSet<Tid>) {
             Err(_) => return,
             Ok(None) => {
                 let waits = |tid: &Tid| {
-                    let blocked = tasks::signals(*tid, Signals::Blocked);
-                    tasks::signals(*tid, Signals::Pending) & !blocked & TRAP != 0
+                    let blocked = tasks::signals(*tid, SignalField::Blocked);
+                    tasks::signals(*tid, SignalField::Pending) & !blocked & TRAP != 0
                 };
                 if last_report.elapsed() >= SETTLED_AFTER && !threads.iter().any(waits) {
                     return;

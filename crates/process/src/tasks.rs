@@ -31,7 +31,7 @@ pub fn traced(pid: Tid) -> Vec<Tid> {
 
 /// The sets of signals in the status of a thread.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Signals {
+pub enum SignalField {
     /// Pending for this thread.
     Pending,
     /// Pending for any thread of its process.
@@ -45,13 +45,13 @@ pub enum Signals {
 }
 
 /// A set of signals of a thread; bit 0 is signal 1.
-pub fn signals(tid: Tid, which: Signals) -> u64 {
+pub fn signals(tid: Tid, which: SignalField) -> u64 {
     let field = match which {
-        Signals::Pending => "SigPnd:",
-        Signals::PendingForProcess => "ShdPnd:",
-        Signals::Blocked => "SigBlk:",
-        Signals::Ignored => "SigIgn:",
-        Signals::Handled => "SigCgt:",
+        SignalField::Pending => "SigPnd:",
+        SignalField::PendingForProcess => "ShdPnd:",
+        SignalField::Blocked => "SigBlk:",
+        SignalField::Ignored => "SigIgn:",
+        SignalField::Handled => "SigCgt:",
     };
     status_field(tid, field)
         .and_then(|mask| u64::from_str_radix(&mask, 16).ok())

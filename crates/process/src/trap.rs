@@ -13,7 +13,7 @@
 use super::Process;
 use super::events::pause;
 use super::hooks::{Hook, SYSCALL};
-use super::tasks::{self, Signals, bit};
+use super::tasks::{self, SignalField, bit};
 use memchr::memmem;
 use redhanded_model::{Avma, SpaceId};
 use redhanded_sys::{self as sys, Change, Tid};
@@ -58,7 +58,7 @@ impl Process {
                 space.memory.read_exact_at(&mut text, map.start).ok()?;
                 Some(map.start + memmem::find(&text, &SYSCALL)? as u64)
             });
-        if tasks::signals(space.pid, Signals::Ignored) & TRAP != 0 {
+        if tasks::signals(space.pid, SignalField::Ignored) & TRAP != 0 {
             space.trap.action = Some([IGNORE, 0, 0, 0]);
         }
     }
@@ -69,7 +69,7 @@ impl Process {
         let blocked = match sys::signal_mask(tid) {
             Ok(mask) if mask & TRAP != 0 => sys::set_signal_mask(tid, mask & !TRAP).is_ok(),
             Ok(_) => return,
-            Err(_) => tasks::signals(tid, Signals::Blocked) & TRAP != 0,
+            Err(_) => tasks::signals(tid, SignalField::Blocked) & TRAP != 0,
         };
         if blocked && let Some(task) = self.tasks.get_mut(&tid) {
             task.owes_trap = true;
@@ -125,7 +125,7 @@ impl Process {
     /// The program's action for SIGTRAP, if the kernel has reset it.
     fn lost_action(&self, tid: Tid) -> Option<Action> {
         let action = self.space_of(tid)?.trap.action?;
-        let lost = || tasks::signals(tid, Signals::Handled) & TRAP == 0;
+        let lost = || tasks::signals(tid, SignalField::Handled) & TRAP == 0;
         (action[0] != IGNORE && lost()).then_some(action)
     }
 

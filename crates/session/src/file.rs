@@ -130,7 +130,7 @@ impl LogFile {
 
 /// What a log tells.
 #[derive(Debug, Default)]
-pub struct Session {
+pub struct LoggedReport {
     /// The report.
     pub report: Report,
     /// The source lines that it quotes.
@@ -143,7 +143,7 @@ pub struct Session {
 ///
 /// # Errors
 /// When it cannot be read, or is no log of this format.
-pub fn read(path: &Path) -> Result<Session, LogError> {
+pub fn read(path: &Path) -> Result<LoggedReport, LogError> {
     let unreadable = |source| LogError::Read {
         path: path.to_owned(),
         source,
@@ -154,7 +154,7 @@ pub fn read(path: &Path) -> Result<Session, LogError> {
         program: header(path, &first.unwrap_or_default())?.program,
         ..Told::default()
     };
-    let mut session = Session::default();
+    let mut session = LoggedReport::default();
     let mut why = "it has no end".to_owned();
     for (number, line) in (2..).zip(lines) {
         match serde_json::from_slice(&line.map_err(unreadable)?) {

@@ -20,7 +20,7 @@ mod path;
 mod record;
 mod stream;
 
-pub use file::{LogError, LogFile, Session, read};
+pub use file::{LogError, LogFile, LoggedReport, read};
 pub use modules::{ImageFile, Mapped};
 pub use record::{FORMAT, Finished, Header, Record};
 pub use stream::{Heard, Listener, Teller, hear_place, tell_place};

@@ -98,7 +98,7 @@ pub enum Outcome {
     },
 }
 
-struct Session<'a> {
+struct SamplingLoop<'a> {
     target: &'a mut dyn Target,
     sites: &'a dyn Fn(&Module) -> Option<Arc<Selected>>,
     options: Options,
@@ -136,7 +136,7 @@ pub fn watch(
         options.start,
     );
     let redraw_every = rotation.map_or(REDRAW_EVERY, |limits| limits.longest);
-    let mut session = Session {
+    let mut sampling = SamplingLoop {
         target,
         sites,
         options,
@@ -151,12 +151,12 @@ pub fn watch(
         rotates: rotation.is_some(),
         recent: Recent::default(),
     };
-    let outcome = session.run(sink)?;
-    session.count();
-    Ok((outcome, session.counts))
+    let outcome = sampling.run(sink)?;
+    sampling.count();
+    Ok((outcome, sampling.counts))
 }
 
-impl Session<'_> {
+impl SamplingLoop<'_> {
     fn run(&mut self, sink: &mut dyn Sink) -> Result<Outcome, TargetError> {
         self.account();
         self.modules_changed();
