@@ -12,6 +12,7 @@ use redhanded_model::{Avma, ModuleId, Region, SpaceId};
 use redhanded_sys::{self as sys, Ledger, Mapping, Tid};
 use redhanded_target::images::Images;
 use redhanded_target::{Armed, Module, TargetError};
+use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
@@ -46,9 +47,14 @@ pub struct Space {
     pub doomed: bool,
     /// Whether a breakpoint byte was ever written for a site.
     pub armed: bool,
+    /// The executable mappings of files, by start, offset and file.
+    mapped: HashMap<(u64, u64, (String, u64)), MappedCode>,
     /// The shared mappings, and when they were read.
     shared: Option<(Duration, Vec<Mapping>)>,
 }
+
+/// Bias, range and file of a module.
+type MappedCode = (u64, Range<u64>, Arc<Image>);
 
 /// What reading the maps found.
 #[derive(Default)]
@@ -73,6 +79,7 @@ impl Space {
             breakpoints: Breakpoints::new(pid, ledger),
             watches: Watches::Refused(String::new()),
             modules: Vec::new(),
+            mapped: HashMap::new(),
             unwinder: Unwinder::new(),
             hooks: Hooks::default(),
             trap: TrapState::default(),
@@ -128,10 +135,24 @@ impl Space {
     /// Compares the maps with the known modules.
     pub fn scan_modules(&mut self, images: &Images, next_module: &mut u32) -> Found {
         let mut result = Found::default();
-        let mut found: Vec<(u64, Range<u64>, Arc<Image>)> = Vec::new();
+        let mut found: Vec<MappedCode> = Vec::new();
+        let before = std::mem::take(&mut self.mapped);
         for map in sys::mappings(self.pid).iter().filter(|map| map.executable) {
-            if let Err((what, why)) = self.scan_one(map, images, &mut found) {
-                result.unseen.push((what, why));
+            let key = (map.start, map.offset, map.file_id.clone());
+            // Breakpoints stand in it even if its file was touched or removed since.
+            let code = match before.get(&key) {
+                Some(known) => Ok(Some(known.clone())),
+                None => self.scan_one(map, images),
+            };
+            match code {
+                Ok(Some(code)) => {
+                    if !found.iter().any(|(bias, ..)| *bias == code.0) {
+                        found.push(code.clone());
+                    }
+                    self.mapped.insert(key, code);
+                }
+                Ok(None) => {}
+                Err(unseen) => result.unseen.push(unseen),
             }
         }
         let same = |module: &Module, bias: u64, image: &Arc<Image>| {
@@ -175,10 +196,9 @@ impl Space {
         &self,
         map: &Mapping,
         images: &Images,
-        found: &mut Vec<(u64, Range<u64>, Arc<Image>)>,
-    ) -> Result<(), (String, String)> {
+    ) -> Result<Option<MappedCode>, (String, String)> {
         if map.name.starts_with(b"[v") {
-            return Ok(());
+            return Ok(None);
         }
         if map.name.is_empty() || map.writable {
             // The program may change it under a breakpoint.
@@ -196,14 +216,10 @@ impl Space {
             .segments()
             .iter()
             .find(|segment| segment.executable && segment.file_offset & !0xfff == map.offset);
-        if let Some(segment) = segment {
+        Ok(segment.map(|segment| {
             let bias = map.start.wrapping_sub(segment.svma.0 & !0xfff);
-            if !found.iter().any(|(known, _, _)| *known == bias) {
-                let range = module_range(&image, bias);
-                found.push((bias, range, image));
-            }
-        }
-        Ok(())
+            (bias, module_range(&image, bias), Arc::clone(&image))
+        }))
     }
 
     /// The folder below which we find the files of the process. In a container its

@@ -38,6 +38,13 @@ fn input_that_comes_by_a_pipe() {
 }
 
 #[test]
+fn its_file_is_changed_and_removed_while_it_runs() {
+    let place = Place::with("touched");
+    let outcome = place.run(["run", "--overhead", "50%", "--", "./touched"]);
+    assert_eq!(outcome.status, 0, "{}", outcome.stderr);
+}
+
+#[test]
 fn its_own_stderr_comes_through() {
     let place = Place::new();
     place.executable("complain", b"#!/bin/sh\nprintf 'no\\001 newline' >&2\n");

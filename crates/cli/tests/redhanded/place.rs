@@ -4,6 +4,7 @@ use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 use std::ffi::OsStr;
 use std::fs::{self, File};
+use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
@@ -78,7 +79,16 @@ impl Place {
 
     pub fn file(&self, name: &str, content: &[u8], mode: u32) -> PathBuf {
         let path = self.path(name);
-        fs::write(&path, content).unwrap();
+        // Another program writes it. A file that we have open for writing while another
+        // test forks is open in that child too, and cannot be executed until it is gone.
+        let mut tee = Command::new("tee")
+            .arg(&path)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
+        tee.stdin.take().unwrap().write_all(content).unwrap();
+        assert!(tee.wait().unwrap().success());
         fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
         path
     }
