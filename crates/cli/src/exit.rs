@@ -55,6 +55,14 @@ pub enum Failure {
 }
 
 impl Failure {
+    /// A signal came before there was anything to report.
+    pub fn told_to_end(signal: i32, before: &str) -> Self {
+        Self::Tracer {
+            code: 128u8.wrapping_add(signal as u8),
+            message: format!("told to end before {before}"),
+        }
+    }
+
     /// The exit status that goes with it.
     pub const fn status(&self) -> u8 {
         match self {

@@ -187,7 +187,11 @@ impl Tracing<'_> {
         let images = Arc::clone(&observation.images);
         let signals = Arc::clone(&observation.signals);
         let files = kernel.files.clone();
-        let mut machine = GuestMachine::connect(&address, &kernel.socket, files, images, signals)?;
+        let connected = GuestMachine::connect(&address, &kernel.socket, files, images, signals);
+        let mut machine = connected.map_err(|error| match observation.signals.asked_to_end() {
+            Some(signal) => Failure::told_to_end(signal, "the virtual machine was reached"),
+            None => error.into(),
+        })?;
         // Indexed now, while no CPU has to wait for it.
         for module in machine.modules() {
             if let Some(image) = &module.image {
@@ -197,7 +201,7 @@ impl Tracing<'_> {
         if matches!(kernel.place, Place::Launched(_)) {
             machine.reserve_host_cpu();
         }
-        machine.begin();
+        machine.begin(until);
         self.teller.started(0);
         let (machine, result) = self.sample(machine, until, random);
         machine.detach();

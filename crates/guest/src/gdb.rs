@@ -22,6 +22,7 @@ mod error;
 mod exchange;
 mod greeting;
 pub mod packet;
+mod patience;
 mod point;
 mod rescue;
 mod running;
@@ -35,14 +36,20 @@ pub use rescue::rescue;
 pub use stop::StopReply;
 
 use crate::VcpuRegisters;
-use connection::{Connection, deadline};
+use connection::Connection;
 use description::Layout;
 use exchange::Exchange;
+use patience::{Patience, deadline};
 use redhanded_sys as sys;
+use redhanded_target::Signals;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+/// A request of many batches, or a greeting, may take this many times as long as one
+/// answer.
+const ANSWERS: u32 = 2;
 /// The byte that stops a running machine.
 const INTERRUPT: u8 = 3;
 /// Detaches; to QEMU the machine is process 1.
@@ -80,13 +87,22 @@ pub struct Gdb {
 }
 
 impl Gdb {
-    /// Connects, which stops the machine. `patience` is how long the stub may take to
-    /// answer, here and later.
+    /// Connects `socket`, made by [`Address::socket`], which stops the machine.
+    /// `patience` is how long the stub may take to accept the connection, and to answer,
+    /// here and later. Once one of `signals` tells this process to end there is hardly
+    /// any.
     ///
     /// # Errors
     /// When there is no usable stub.
-    pub fn connect(address: &Address, patience: Duration) -> Result<Self, GdbError> {
-        Self::over(address.connect(patience)?, patience)
+    pub fn connect(
+        address: &Address,
+        socket: OwnedFd,
+        patience: Duration,
+        signals: Option<Arc<Signals>>,
+    ) -> Result<Self, GdbError> {
+        let mut waits = Patience::new(signals);
+        address.connect_over(&socket, &mut waits, patience)?;
+        Self::greeted(Connection::new(socket, waits), patience)
     }
 
     /// As [`Gdb::connect`], over a stream socket that is connected already.
@@ -94,7 +110,11 @@ impl Gdb {
     /// # Errors
     /// When what answers is no usable stub.
     pub fn over(stream: impl Into<OwnedFd>, patience: Duration) -> Result<Self, GdbError> {
-        let mut connection = Connection::new(stream.into());
+        let connection = Connection::new(stream.into(), Patience::default());
+        Self::greeted(connection, patience)
+    }
+
+    fn greeted(mut connection: Connection, patience: Duration) -> Result<Self, GdbError> {
         let greeting = greeting::greet(&mut connection, patience);
         if greeting.is_err() && connection.acknowledged > 0 {
             // Connecting stopped the machine; closing would not resume it.
@@ -141,6 +161,12 @@ impl Gdb {
         self.stopped
     }
 
+    /// Sets when it is to be over: nothing is waited for after that, whatever the
+    /// patience.
+    pub const fn end_at(&mut self, until: Option<Instant>) {
+        self.connection.patience.until = until;
+    }
+
     /// The breakpoints and watches that are inserted.
     #[must_use]
     pub fn inserted(&self) -> &[Point] {
@@ -170,8 +196,9 @@ impl Gdb {
     pub fn ask(&mut self, requests: &[Request]) -> Result<Vec<Answer>, GdbError> {
         self.must_be_stopped()?;
         let mut exchange = Exchange::new(requests, self.piece, &mut self.selected);
+        let end = self.end_of_request();
         while exchange.push(&mut self.connection) {
-            let deadline = self.flush()?;
+            let deadline = self.flush(end)?;
             self.take(&mut exchange, deadline)?;
             self.connection.settle();
         }
@@ -269,7 +296,7 @@ impl Gdb {
         let inserted = std::mem::take(&mut self.inserted);
         self.remove(&inserted)?;
         self.connection.push(DETACH);
-        let deadline = self.flush()?;
+        let deadline = self.flush(self.end_of_request())?;
         self.answer(deadline)?;
         match self.connection.packet() {
             b"OK" => Ok(()),
@@ -297,9 +324,14 @@ impl Gdb {
         self.checked(answered)
     }
 
+    /// When a request must be over that begins now, however many batches it takes.
+    fn end_of_request(&self) -> Instant {
+        deadline(self.patience.saturating_mul(ANSWERS))
+    }
+
     /// Writes what was added; the deadline for the answers.
-    fn flush(&mut self) -> Result<Instant, GdbError> {
-        let deadline = deadline(self.patience);
+    fn flush(&mut self, end: Instant) -> Result<Instant, GdbError> {
+        let deadline = deadline(self.patience).min(end);
         let flushed = self.connection.flush(deadline);
         self.checked(flushed)?;
         Ok(deadline)

@@ -54,6 +54,19 @@ impl SignalSet {
         })
     }
 
+    /// Whether one of `signals` is pending, which it stays.
+    #[must_use]
+    pub fn is_pending(signals: &[c_int]) -> bool {
+        // SAFETY: sigset_t is plain data; the calls only write to it and read it.
+        unsafe {
+            let mut pending: libc::sigset_t = std::mem::zeroed();
+            libc::sigpending(&raw mut pending) == 0
+                && signals
+                    .iter()
+                    .any(|signal| libc::sigismember(&raw const pending, *signal) == 1)
+        }
+    }
+
     /// Restores this thread's former mask.
     pub fn release(&self) {
         // SAFETY: restores the mask that `block` saved.

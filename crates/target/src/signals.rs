@@ -2,22 +2,32 @@
 
 use crate::Stop;
 use redhanded_sys::{self as sys, SignalSet, Taken};
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 /// Sent by the kernel to the tracer when the front process dies.
 pub const FRONT_DIED: i32 = 40;
 
+/// The signals that ask the tool to end.
+const REQUESTS: [i32; 4] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT];
+
 /// The signals that the tool takes when it chooses: state changes of the program, and
 /// requests to stop, before which breakpoints are removed.
 pub struct Signals(SignalSet);
+
+impl fmt::Debug for Signals {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Signals")
+    }
+}
 
 impl Signals {
     /// Blocks them from now on. To be called before any thread is started: a signal to
     /// the process goes to any thread that does not block it.
     #[must_use]
     pub fn hold() -> Arc<Self> {
-        let mut signals = vec![libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT];
+        let mut signals = REQUESTS.to_vec();
         // Signals that nohup or a shell made us ignore stay ignored, also by the program.
         signals.retain(|signal| !sys::is_ignored(*signal));
         signals.extend([libc::SIGCHLD, FRONT_DIED]);
@@ -31,6 +41,13 @@ impl Signals {
             Stop::Interrupted { signal, .. } => Some(signal),
             _ => None,
         }
+    }
+
+    /// Whether such a signal, or [`FRONT_DIED`], came and was not taken yet. It stays
+    /// there to be taken.
+    #[must_use]
+    pub fn tell_to_end(&self) -> bool {
+        SignalSet::is_pending(&REQUESTS) || SignalSet::is_pending(&[FRONT_DIED])
     }
 
     /// A signal for the tool, if one came; does not wait.

@@ -41,10 +41,7 @@ pub fn begin(
     while state == VmState::Booting && Instant::now() < deadline {
         state = machine.wait_beyond(&VmState::Booting, LISTENS_EVERY);
         if let Some(signal) = signals.asked_to_end() {
-            return Err(Failure::Tracer {
-                code: 128u8.wrapping_add(signal as u8),
-                message: "told to end before the kernel was up".to_owned(),
-            });
+            return Err(Failure::told_to_end(signal, "the kernel was up"));
         }
     }
     let why = match state {

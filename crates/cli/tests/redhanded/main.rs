@@ -6,6 +6,7 @@ mod attach;
 mod bad_input;
 mod exit_status;
 mod fidelity;
+mod gdbstub;
 mod interruption;
 mod log;
 mod permissions;

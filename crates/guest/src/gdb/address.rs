@@ -3,12 +3,9 @@
 use super::GdbError;
 use std::fmt;
 use std::io;
-use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
-use std::os::fd::OwnedFd;
-use std::os::unix::net::UnixStream;
+use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::str::FromStr;
-use std::time::Duration;
 use thiserror::Error;
 
 /// Where a stub listens.
@@ -92,11 +89,6 @@ impl Address {
         }
     }
 
-    /// Connects.
-    pub(super) fn connect(&self, patience: Duration) -> Result<OwnedFd, GdbError> {
-        self.stream(patience).map_err(|source| self.refused(source))
-    }
-
     pub(super) fn refused(&self, source: io::Error) -> GdbError {
         GdbError::Refused {
             address: self.to_string(),
@@ -106,27 +98,6 @@ impl Address {
             },
             source,
         }
-    }
-
-    fn stream(&self, patience: Duration) -> io::Result<OwnedFd> {
-        let path = match self {
-            Self::Unix(path) => path,
-            Self::Tcp { .. } => {
-                let mut last = io::Error::other("the host has no address");
-                for address in self.resolved()? {
-                    match TcpStream::connect_timeout(&address, patience) {
-                        Ok(stream) => {
-                            // Packets are small, and each is waited for.
-                            stream.set_nodelay(true)?;
-                            return Ok(stream.into());
-                        }
-                        Err(error) => last = error,
-                    }
-                }
-                return Err(last);
-            }
-        };
-        Ok(UnixStream::connect(path)?.into())
     }
 }
 

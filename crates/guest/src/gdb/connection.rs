@@ -1,8 +1,9 @@
 //! The stream to a stub: writes batches, reads packets one by one, and never waits
-//! without a deadline.
+//! without a deadline, which holds for the whole packet and not for each byte.
 
 use super::GdbError;
 use super::packet::{Decoder, Item, encode};
+use super::patience::Patience;
 use redhanded_sys as sys;
 use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -16,13 +17,6 @@ const ROOM: usize = 64 << 10;
 /// machine is stopped meanwhile. Not after a request to stop, for which the machine's
 /// CPUs may need this one.
 const SPIN: Duration = Duration::from_micros(300);
-
-/// The time after this duration, saturating.
-pub fn deadline(patience: Duration) -> Instant {
-    const FAR: Duration = Duration::from_secs(1 << 30);
-    let now = Instant::now();
-    now.checked_add(patience).unwrap_or(now + FAR)
-}
 
 /// The result of waiting for an item.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -39,6 +33,9 @@ pub enum Waited {
 #[derive(Debug)]
 pub struct Connection {
     stream: OwnedFd,
+    pub patience: Patience,
+    /// The last deadline after which was read.
+    late: Option<Instant>,
     decoder: Decoder,
     /// What was read, and the part that is not decoded yet.
     input: Vec<u8>,
@@ -56,9 +53,11 @@ pub struct Connection {
 }
 
 impl Connection {
-    pub fn new(stream: OwnedFd) -> Self {
+    pub fn new(stream: OwnedFd, patience: Patience) -> Self {
         Self {
             stream,
+            patience,
+            late: None,
             decoder: Decoder::new(),
             input: vec![0; ROOM],
             start: 0,
@@ -96,10 +95,7 @@ impl Connection {
             match sys::send(self.stream.as_fd(), rest) {
                 Ok(count) => written += count,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    let left = deadline.saturating_duration_since(Instant::now());
-                    if left.is_zero() {
-                        return Err(GdbError::Silent);
-                    }
+                    let left = self.patience.left(deadline).ok_or(GdbError::Silent)?;
                     self.ready(sys::ReadyTo::Write, left)?;
                 }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
@@ -136,7 +132,9 @@ impl Connection {
         self.decoder.packet()
     }
 
-    /// The next item of the stream. After the deadline, only if it is there already.
+    /// The next item of the stream. After the deadline, only if it is there already:
+    /// then the stream is read once more and no further, because a stub may send
+    /// without end.
     pub fn next(&mut self, deadline: Instant) -> Result<Waited, GdbError> {
         loop {
             let mut rest = &self.input[self.start..self.end];
@@ -148,14 +146,17 @@ impl Connection {
                 }
                 return Ok(Waited::For(item));
             }
+            let left = self.patience.left(deadline);
+            if left.is_none() && self.late.replace(deadline) == Some(deadline) {
+                return Ok(Waited::InVain);
+            }
             match sys::receive(self.stream.as_fd(), &mut self.input) {
                 Ok(0) => return Err(GdbError::GoneAway),
                 Ok(count) => (self.start, self.end) = (0, count),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    let left = deadline.saturating_duration_since(Instant::now());
-                    if left.is_zero() {
+                    let Some(left) = left else {
                         return Ok(Waited::InVain);
-                    }
+                    };
                     if self.spin_until.is_some_and(|until| Instant::now() < until) {
                         std::hint::spin_loop();
                         continue;

@@ -1,11 +1,12 @@
 //! The handshake with a stub: what it supports, its vCPUs, and the layout of their
 //! registers.
 
-use super::GdbError;
-use super::connection::{Connection, Waited, deadline};
+use super::connection::{Connection, Waited};
 use super::description::{Description, Layout, Unusable};
 use super::packet::{Item, number};
+use super::patience::deadline;
 use super::stop::{StopReply, thread};
+use super::{ANSWERS, GdbError};
 use std::time::{Duration, Instant};
 
 /// The most vCPUs that are believed.
@@ -16,6 +17,9 @@ const MAX_DOCUMENT: usize = 1 << 20;
 const MAX_PIECE: usize = 8 << 10;
 /// The packet size of a stub that does not announce one.
 const SMALL_PACKET: usize = 512;
+
+/// The most characters of a stub's words that a message repeats.
+const QUOTED: usize = 60;
 
 /// What a stub announced.
 pub struct Greeting {
@@ -30,6 +34,7 @@ pub fn greet(connection: &mut Connection, patience: Duration) -> Result<Greeting
     let mut talk = Talk {
         connection,
         patience,
+        end: deadline(patience.saturating_mul(ANSWERS)),
     };
     let features = talk.introduce()?;
     let feature = |name: &str| features.split(';').find_map(|f| f.strip_prefix(name));
@@ -86,16 +91,23 @@ pub fn answer(
     }
 }
 
+/// Words of the stub as far as a message repeats them.
+fn quoted(words: &str) -> String {
+    words.chars().take(QUOTED).collect()
+}
+
 struct Talk<'a> {
     connection: &'a mut Connection,
     patience: Duration,
+    /// The end of the greeting.
+    end: Instant,
 }
 
 impl Talk<'_> {
     /// One question and its answer.
     fn ask_bytes(&mut self, content: &str) -> Result<&[u8], GdbError> {
         self.connection.push(content.as_bytes());
-        let deadline = deadline(self.patience);
+        let deadline = deadline(self.patience).min(self.end);
         self.connection.flush(deadline)?;
         answer(self.connection, deadline, &mut 0)?;
         Ok(self.connection.packet())
@@ -151,7 +163,7 @@ impl Talk<'_> {
 
     fn layout(&mut self, described: bool, packet_size: usize) -> Result<Layout, GdbError> {
         let unusable = |what| match what {
-            Unusable::Architecture(name) => GdbError::NotX86_64(name),
+            Unusable::Architecture(name) => GdbError::NotX86_64(quoted(&name)),
             Unusable::Register(name) => {
                 GdbError::NotX86_64(format!("a machine without a 64-bit {name}"))
             }
@@ -168,7 +180,8 @@ impl Talk<'_> {
     }
 
     fn document(&mut self, name: &str, packet_size: usize) -> Result<String, GdbError> {
-        let incomplete = || GdbError::Nonsense(format!("it does not tell all of `{name}`"));
+        let incomplete =
+            || GdbError::Nonsense(format!("it does not tell all of `{}`", quoted(name)));
         let len = packet_size.saturating_sub(5).clamp(64, MAX_DOCUMENT);
         let mut document = Vec::new();
         while document.len() < MAX_DOCUMENT {

@@ -1,7 +1,8 @@
 //! Freeing a machine whose debugger was killed.
 
-use super::connection::{Connection, Waited, deadline};
+use super::connection::{Connection, Waited};
 use super::packet::Item;
+use super::patience::{Patience, deadline};
 use super::{DETACH, GdbError, INTERRUPT};
 use redhanded_sys as sys;
 use std::io;
@@ -28,7 +29,7 @@ const ATTEMPTS: usize = 4;
 /// When the stub does not answer, or the connection cannot be used.
 pub fn rescue(stream: impl AsFd) -> io::Result<()> {
     let stream = stream.as_fd().try_clone_to_owned()?;
-    match free(Connection::new(stream)) {
+    match free(Connection::new(stream, Patience::default())) {
         Ok(()) | Err(GdbError::GoneAway) => Ok(()),
         Err(GdbError::System(error)) => Err(error),
         Err(error) => Err(io::Error::other(error)),

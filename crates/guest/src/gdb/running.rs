@@ -1,8 +1,9 @@
 //! Resuming and stopping the machine.
 
-use super::connection::{Waited, deadline};
+use super::connection::Waited;
 use super::exchange::Exchange;
 use super::packet::Item;
+use super::patience::deadline;
 use super::{Answer, Gdb, GdbError, INTERRUPT, Request, State, StopReply};
 use std::time::{Duration, Instant};
 
@@ -37,6 +38,7 @@ impl Gdb {
         }
         self.must_be_stopped()?;
         let mut exchange = Exchange::new(requests, self.piece, &mut self.selected);
+        let end = self.end_of_request();
         loop {
             // Everything before has been answered. So a stub that acknowledges at all has
             // acknowledged all of it, and a stop that comes before the acknowledgement of
@@ -47,7 +49,7 @@ impl Gdb {
             if last {
                 self.connection.push(resumption.as_bytes());
             }
-            let deadline = self.flush()?;
+            let deadline = self.flush(end)?;
             let sent = self.connection.sent;
             self.take(&mut exchange, deadline)?;
             if last {
@@ -66,6 +68,15 @@ impl Gdb {
     /// # Errors
     /// When the connection is gone.
     pub fn wait(&mut self, patience: Duration) -> Result<Option<StopReply>, GdbError> {
+        self.wait_through(patience, false)
+    }
+
+    /// As [`Gdb::wait`]; with `handlers` it goes on after signal handlers.
+    fn wait_through(
+        &mut self,
+        patience: Duration,
+        handlers: bool,
+    ) -> Result<Option<StopReply>, GdbError> {
         match self.state {
             State::Over => return Err(GdbError::GoneAway),
             State::Lost => return Err(GdbError::Silent),
@@ -75,6 +86,7 @@ impl Gdb {
         while let State::Running { acknowledged } = self.state {
             let waited = self.connection.next(deadline);
             match self.checked(waited)? {
+                Waited::Interrupted if handlers => {}
                 Waited::InVain | Waited::Interrupted => break,
                 Waited::For(Item::Packet) => {
                     let packet = self.connection.packet();
@@ -114,11 +126,11 @@ impl Gdb {
             return Err(GdbError::Nonsense("the machine is stopped already".into()));
         }
         self.connection.push_raw(INTERRUPT);
-        self.flush()?;
         let end = deadline(patience);
+        self.flush(end)?;
         for nudges in 0..NUDGES {
             let left = end.saturating_duration_since(Instant::now());
-            if let Some(stop) = self.wait_through(left / (NUDGES - nudges))? {
+            if let Some(stop) = self.wait_through(left / (NUDGES - nudges), true)? {
                 if nudges > 0 && !matches!(self.state, State::Over) {
                     // When this is answered no answer to a nudge is left.
                     self.selected = None;
@@ -131,7 +143,7 @@ impl Gdb {
             // the question stops it, on some versions silently; then the next question
             // is answered.
             self.connection.push(b"?");
-            self.flush()?;
+            self.flush(end)?;
         }
         self.state = State::Lost;
         Err(GdbError::Silent)
@@ -162,8 +174,9 @@ impl Gdb {
         }
         self.connection.push_raw(INTERRUPT);
         exchange.push(&mut self.connection);
-        self.flush()?;
-        let stop = self.stop_or_answer(acknowledged, deadline(patience))?;
+        let end = deadline(patience);
+        self.flush(end)?;
+        let stop = self.stop_or_answer(acknowledged, end)?;
         self.state = State::Stopped;
         // An answer proves that the machine stopped, even without a report.
         let stop = match stop {
@@ -183,11 +196,12 @@ impl Gdb {
             self.state = State::Over;
             return Ok((stop, Vec::new()));
         }
+        let end = self.end_of_request();
         let deadline = deadline(self.patience);
         self.take(&mut exchange, deadline)?;
         self.connection.settle();
         while exchange.push(&mut self.connection) {
-            let deadline = self.flush()?;
+            let deadline = self.flush(end)?;
             self.take(&mut exchange, deadline)?;
             self.connection.settle();
         }
@@ -222,17 +236,6 @@ impl Gdb {
                 }
                 Waited::InVain => return self.checked(Err(GdbError::Silent)),
                 Waited::For(_) | Waited::Interrupted => {}
-            }
-        }
-    }
-
-    /// As [`Gdb::wait`], but not ended by signal handlers.
-    fn wait_through(&mut self, patience: Duration) -> Result<Option<StopReply>, GdbError> {
-        let end = deadline(patience);
-        loop {
-            let stop = self.wait(end.saturating_duration_since(Instant::now()))?;
-            if stop.is_some() || Instant::now() >= end {
-                return Ok(stop);
             }
         }
     }

@@ -4,7 +4,7 @@ use super::downtime::Downtime;
 use super::memory::BlockCache;
 use super::{GuestMachine, PATIENCE, Vcpu};
 use crate::KernelFiles;
-use crate::gdb::{Address, Gdb};
+use crate::gdb::{Address, Gdb, GdbError};
 use crate::linux::Kernel;
 use redhanded_image::{Image, Unwinder};
 use redhanded_model::Losses;
@@ -14,6 +14,9 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+/// How long it may take to find the kernel in the machine and to read its code.
+const ATTACHES_WITHIN: Duration = Duration::from_secs(60);
 
 impl GuestMachine {
     /// Connects `socket`, made by [`Address::socket`], to the gdbstub at `address`,
@@ -28,16 +31,18 @@ impl GuestMachine {
         images: Arc<Images>,
         signals: Arc<Signals>,
     ) -> Result<Self, TargetError> {
-        let unusable = |why: &dyn std::fmt::Display| TargetError::Unsupported(why.to_string());
-        address
-            .connect_over(socket)
-            .map_err(|error| unusable(&error))?;
         let socket = socket.try_clone().map_err(|source| TargetError::System {
             action: format!("cannot use the connection to {address}"),
             source,
         })?;
-        let gdb = Gdb::over(socket, PATIENCE)
-            .map_err(|error| unusable(&format_args!("{address}: {error}")))?;
+        let heeded = Some(Arc::clone(&signals));
+        let mut gdb = Gdb::connect(address, socket, PATIENCE, heeded).map_err(|error| {
+            TargetError::Unsupported(match error {
+                GdbError::Refused { .. } => error.to_string(),
+                _ => format!("{address}: {error}"),
+            })
+        })?;
+        gdb.end_at(Some(Instant::now() + ATTACHES_WITHIN));
         Self::attach(gdb, files, images, signals)
     }
 
@@ -115,8 +120,12 @@ impl GuestMachine {
         Ok(machine)
     }
 
-    /// Starts the clock.
-    pub fn begin(&mut self) {
+    /// Starts the clock, for a session of this length. A stub that answers too slowly
+    /// does not prolong it.
+    pub fn begin(&mut self, length: Option<Duration>) {
+        let end =
+            length.and_then(|length| Instant::now().checked_add(length)?.checked_add(PATIENCE));
+        self.gdb.end_at(end);
         self.started = Instant::now();
         self.next_profile = Duration::ZERO;
         self.next_walk = Duration::ZERO;
@@ -132,6 +141,7 @@ impl GuestMachine {
     /// Removes everything from the machine and lets it run.
     pub fn detach(mut self) {
         self.deferred.clear();
+        self.gdb.end_at(None);
         if self.gdb.is_running() {
             let _ = self.gdb.interrupt(PATIENCE);
         }

@@ -51,11 +51,11 @@ impl Control for GuestMachine {
             if let Some(stop) = self.pending.pop_front() {
                 return Ok(stop);
             }
-            if self.broken.is_some() {
-                return Ok(Stop::Ended(self.ending()));
-            }
             if let Some(taken) = self.signals.taken() {
                 return Ok(taken);
+            }
+            if self.broken.is_some() {
+                return Ok(Stop::Ended(self.ending()));
             }
             self.resume_free();
             if self.broken.is_some() || !self.pending.is_empty() {

@@ -4,6 +4,7 @@
 //! QEMU, a kernel with its debug information, a static busybox. A second version of
 //! QEMU is used too if the folder has one.
 
+use super::script;
 use redhanded_guest::gdb::{
     Address, Answer, Gdb, GdbError, Point, PointKind, Request, StopReply, packet, rescue,
 };
@@ -136,7 +137,7 @@ impl Vm {
     }
 
     fn connect(&self) -> Gdb {
-        Gdb::connect(&Address::Unix(self.path("gdb")), PATIENCE).unwrap()
+        script::connect(&Address::Unix(self.path("gdb")), PATIENCE).unwrap()
     }
 
     fn serial(&self) -> String {

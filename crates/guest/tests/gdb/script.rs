@@ -1,6 +1,6 @@
 //! A stub that says what its script tells it to, at the moment it is told.
 
-use redhanded_guest::gdb::{Gdb, StopReply};
+use redhanded_guest::gdb::{Address, Gdb, GdbError, StopReply};
 use std::fmt::Write as _;
 use std::fs::File;
 use std::io::{Read, Write};
@@ -48,9 +48,9 @@ impl Stub {
         (read == 1).then_some(byte[0])
     }
 
-    pub fn raw(&mut self, bytes: &[u8]) {
-        // A client that has gone is for the test's own assertions to notice.
-        let _ = self.stream.write_all(bytes);
+    /// Whether the client is still there is for the test's own assertions to notice.
+    pub fn raw(&mut self, bytes: &[u8]) -> bool {
+        self.stream.write_all(bytes).is_ok()
     }
 
     pub fn say(&mut self, content: &str) {
@@ -122,6 +122,11 @@ pub fn met<T>(script: impl FnOnce(&mut Stub) + Send + 'static, client: impl FnOn
         },
         |stream| client(Gdb::over(stream, PATIENCE).unwrap()),
     )
+}
+
+/// Connects to the stub at `address`.
+pub fn connect(address: &Address, patience: Duration) -> Result<Gdb, GdbError> {
+    Gdb::connect(address, address.socket().unwrap(), patience, None)
 }
 
 pub fn stopped(vcpu: u32, signal: u8) -> StopReply {

@@ -1,6 +1,6 @@
 //! A scripted stub that ends, refuses, stays silent, or is none.
 
-use super::script::{PATIENCE, SHORT, Stub, met, with};
+use super::script::{PATIENCE, SHORT, Stub, connect, met, with};
 use redhanded_guest::gdb::{Address, Gdb, GdbError, StopReply, rescue};
 use std::fmt::Write as _;
 use std::io::Write;
@@ -232,7 +232,7 @@ fn a_port_will_do() {
         stub.greet();
         stub.part();
     });
-    let gdb = Gdb::connect(&address.parse().unwrap(), PATIENCE).unwrap();
+    let gdb = connect(&address.parse().unwrap(), PATIENCE).unwrap();
     gdb.detach().unwrap();
     stub.join().unwrap();
 }
@@ -242,15 +242,15 @@ fn nobody_listens() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("none.sock");
     let address: Address = format!("unix:{}", path.display()).parse().unwrap();
-    let error = Gdb::connect(&address, SHORT).unwrap_err().to_string();
+    let error = connect(&address, SHORT).unwrap_err().to_string();
     assert!(
         error.contains("none.sock") && error.contains("server=on"),
         "{error}"
     );
     // A listener that never answers: a second client of QEMU sees that.
     let _listener = UnixListener::bind(&path).unwrap();
-    let error = Gdb::connect(&address, SHORT).unwrap_err();
+    let error = connect(&address, SHORT).unwrap_err();
     assert!(matches!(error, GdbError::Silent), "{error}");
-    let closed = Gdb::connect(&"127.0.0.1:1".parse().unwrap(), SHORT).unwrap_err();
+    let closed = connect(&"127.0.0.1:1".parse().unwrap(), SHORT).unwrap_err();
     assert!(matches!(closed, GdbError::Refused { .. }), "{closed}");
 }
