@@ -1,6 +1,7 @@
 //! The files of a kernel and of its modules.
 
 use redhanded_image::kernel_file::unpack;
+use redhanded_sys::FileMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -44,7 +45,7 @@ impl KernelFiles {
             of.is_some_and(|(of, debug)| of == name && (debug || elsewhere(path)))
         };
         let found = self.modules.iter().find_map(|place| find(place, &is))?;
-        let file = fs::read(found).ok()?;
+        let file = FileMap::open(&found).ok()?;
         Some(unpack(&file).ok()?.into_owned())
     }
 }

@@ -2,16 +2,16 @@
 
 use crate::code::Code;
 use crate::debug::DebugInfo;
+use crate::file_bytes::FileBytes;
 use crate::identity::FileIdentity;
 use crate::kernel_file::{Btf, CarriedTypes};
 use crate::live::LiveText;
-use memmap2::Mmap;
 use object::elf;
 use object::read::elf::{FileHeader, ProgramHeader};
 use object::{Endianness, Object, ObjectSection, ObjectSymbol};
 use redhanded_model::Svma;
+use redhanded_sys::open_regular;
 use std::borrow::Cow;
-use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
@@ -86,7 +86,7 @@ impl Segment {
 pub struct Image {
     path: PathBuf,
     identity: Option<FileIdentity>,
-    data: Arc<Mmap>,
+    data: Arc<FileBytes>,
     segments: Vec<Segment>,
     live: Arc<LiveText>,
     relro: Vec<(u64, u64)>,
@@ -115,22 +115,16 @@ impl Image {
             path: path.to_owned(),
             source,
         };
-        let file = File::open(path).map_err(read_error)?;
-        if !file.metadata().map_err(read_error)?.is_file() {
-            return Err(ImageError::NotElf {
-                path: path.to_owned(),
-                what: "not a regular file".to_owned(),
-            });
-        }
+        let file = open_regular(path).map_err(read_error)?;
         let identity = FileIdentity::of_open(path, &file).map_err(read_error)?;
-        let data = map(&file).map_err(read_error)?;
+        let data = FileBytes::of(&file).map_err(read_error)?;
         Ok(Self {
             identity: Some(identity),
             ..Self::parse(path, data)?
         })
     }
 
-    fn parse(path: &Path, data: Mmap) -> Result<Self, ImageError> {
+    fn parse(path: &Path, data: FileBytes) -> Result<Self, ImageError> {
         let data = Arc::new(data);
         let malformed = |why: &dyn std::fmt::Display| ImageError::Malformed {
             path: path.to_owned(),
@@ -283,7 +277,7 @@ impl Image {
     }
 
     /// The mapping, for values that outlive a borrow of the image.
-    pub(crate) fn mapping(&self) -> Arc<Mmap> {
+    pub(crate) fn mapping(&self) -> Arc<FileBytes> {
         Arc::clone(&self.data)
     }
 
@@ -297,8 +291,7 @@ impl Image {
     #[must_use]
     pub fn section(&self, name: &str) -> Option<Cow<'_, [u8]>> {
         let object = self.object()?;
-        let section = object.section_by_name(name)?;
-        section.uncompressed_data().ok()
+        self.data.section(&object.section_by_name(name)?)
     }
 
     /// The address of a section.
@@ -381,17 +374,6 @@ fn drop_per_cpu_template(segments: &mut Vec<Segment>) {
     const UPPER_HALF: u64 = 1 << 63;
     if segments.iter().any(|s| s.svma.0 >= UPPER_HALF) {
         segments.retain(|s| s.svma.0 >= UPPER_HALF);
-    }
-}
-
-/// Maps a whole file.
-pub(crate) fn map(file: &File) -> io::Result<Mmap> {
-    #[expect(unsafe_code, reason = "mapping a file is the one unsafe act here")]
-    // SAFETY: the mapping is private and only read. A file that shrinks while
-    // it is mapped would raise SIGBUS: programs in use cannot be truncated
-    // (ETXTBSY), and linkers and package managers replace files instead.
-    unsafe {
-        Mmap::map(file)
     }
 }
 

@@ -6,9 +6,11 @@
 //! on first use. Untrusted bytes never make it panic: what cannot be parsed is an error or a
 //! counted omission.
 
+mod budget;
 mod code;
 mod debug;
 mod elf;
+mod file_bytes;
 mod frames;
 mod functions;
 mod identity;

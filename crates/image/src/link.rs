@@ -17,7 +17,7 @@ use output::{Content, Output, Section, Symbol};
 use std::collections::{HashMap, VecDeque};
 use thiserror::Error;
 
-/// No module with its debug information is larger.
+/// No linked module with its debug information is larger than twice this.
 const MAX_BYTES: usize = 1 << 30;
 
 /// Sections that the kernel did not load get addresses this far after the last loaded one.
@@ -39,7 +39,7 @@ pub enum LinkError {
     #[error("sections {0} and {1} overlap in memory")]
     Overlap(String, String),
     /// It is far larger than any module.
-    #[error("its sections add up to more than 1 GiB")]
+    #[error("its sections add up to far more than a module of its size holds")]
     TooLarge,
 }
 
@@ -68,7 +68,6 @@ pub fn link(
         places,
         resolve,
         output: Output::default(),
-        bytes: 0,
     };
     linker.add_loadable()?;
     linker.add_debug(debug.as_ref().unwrap_or(&module))?;
@@ -160,7 +159,6 @@ struct Linker<'a> {
     places: SectionAddresses,
     resolve: &'a dyn Fn(&str) -> Option<u64>,
     output: Output<'a>,
-    bytes: usize,
 }
 
 impl<'a> Linker<'a> {
@@ -253,10 +251,9 @@ impl<'a> Linker<'a> {
         number: usize,
         address: u64,
     ) -> Result<Content, LinkError> {
-        let Some(mut bytes) = input.contents(number, MAX_BYTES - self.bytes)? else {
+        let Some(mut bytes) = input.contents(number)? else {
             return Ok(Content::Zeros);
         };
-        self.bytes += bytes.len();
         for relocation in input.relocations(number)? {
             let target = relocation.symbol.and_then(|index| {
                 let symbol = input.symbols.get(index)?;

@@ -3,11 +3,12 @@
 
 use super::tasks;
 use redhanded_image::{Image, ImageError};
-use redhanded_sys::{self as sys, Change, Parent, SignalSet, Tid};
+use redhanded_sys::{self as sys, Change, Parent, SignalSet, Tid, open_regular};
 use redhanded_target::TargetError;
 use std::env;
 use std::ffi::{CString, OsStr, OsString};
 use std::fs;
+use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -205,7 +206,11 @@ fn search(name: &OsStr) -> Option<PathBuf> {
 
 /// The interpreter of a `#!` script.
 fn script_interpreter(path: &Path) -> Option<String> {
-    let text = fs::read(path).ok()?;
+    /// The kernel looks at no more of a file.
+    const LONGEST: u64 = 256;
+    let mut text = Vec::new();
+    let file = open_regular(path).ok()?;
+    file.take(LONGEST).read_to_end(&mut text).ok()?;
     let line = text
         .strip_prefix(b"#!")?
         .split(|byte| *byte == b'\n')

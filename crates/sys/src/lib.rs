@@ -2,12 +2,13 @@
 //! read.
 //!
 //! It gives ptrace, perf events on debug registers, fork and exec, waiting, signals,
-//! sockets with precise timeouts, CPU affinity, and a list that two processes share. It
-//! holds all unsafe code of the tracer and decides nothing: errors go to the caller as
-//! they are.
+//! sockets with precise timeouts, CPU affinity, a list that two processes share, and files
+//! that others may change. It holds all unsafe code of the tracer and decides nothing:
+//! errors go to the caller as they are.
 #![expect(unsafe_code, reason = "raw system calls")]
 
 mod affinity;
+mod foreign_file;
 mod launch;
 mod ledger;
 mod lifetime;
@@ -21,6 +22,7 @@ mod status;
 mod wait;
 
 pub use affinity::reserve_cpu;
+pub use foreign_file::{FileMap, open_regular};
 pub use launch::{Parent, exec, launch};
 pub use ledger::Ledger;
 pub use lifetime::die_with_this_thread;

@@ -7,6 +7,7 @@ use crate::linux::{LoadedModule, PerCpu};
 use redhanded_image::kernel_file::unpack;
 use redhanded_image::{Image, link};
 use redhanded_model::{Avma, ModuleId};
+use redhanded_sys::FileMap;
 use redhanded_target::{Module, Stop, VMLINUX};
 use std::fs;
 use std::io::{self, Write};
@@ -90,7 +91,7 @@ impl GuestMachine {
             .files
             .find_module(&module.name)
             .ok_or("its file was not found; name its folder with --modules")?;
-        let file = fs::read(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+        let file = FileMap::open(&path).map_err(|error| format!("{}: {error}", path.display()))?;
         let file = unpack(&file).map_err(|error| format!("{}: {error}", path.display()))?;
         let debug = self.files.find_debug(&path, &module.name);
         let linked = link(&file, &sections, debug.as_deref(), &|_| None)

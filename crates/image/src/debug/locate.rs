@@ -1,11 +1,9 @@
 //! Locates a file's debug information: in the file itself, or in a separate one that is
 //! found by build id or debug link.
 
-use crate::elf;
-use memmap2::Mmap;
+use crate::file_bytes::FileBytes;
 use object::{Object, ObjectSection};
 use std::ffi::OsStr;
-use std::fs::File;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -49,11 +47,11 @@ impl DebugSearch {
 #[derive(Clone)]
 pub(super) struct Located {
     pub(super) path: PathBuf,
-    pub(super) file: Arc<Mmap>,
+    pub(super) file: Arc<FileBytes>,
 }
 
 /// The file with the debug information of the image `file` at `path`.
-pub(super) fn locate(path: &Path, file: &Arc<Mmap>, search: &DebugSearch) -> Option<Located> {
+pub(super) fn locate(path: &Path, file: &Arc<FileBytes>, search: &DebugSearch) -> Option<Located> {
     let object = object::File::parse(&***file).ok()?;
     if has_debug_info(&object) {
         return Some(Located {
@@ -120,11 +118,7 @@ fn by_link(path: &Path, name: &Path, search: &DebugSearch) -> Vec<PathBuf> {
 }
 
 fn open(path: &Path, accept: impl Fn(&object::File<'_>, &[u8]) -> bool) -> Option<Located> {
-    let file = File::open(path).ok()?;
-    if !file.metadata().ok()?.is_file() {
-        return None;
-    }
-    let file = elf::map(&file).ok()?;
+    let file = FileBytes::open(path).ok()?;
     let object = object::File::parse(&*file).ok()?;
     if !has_debug_info(&object) || !accept(&object, &file) {
         return None;

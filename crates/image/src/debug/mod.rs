@@ -28,13 +28,13 @@ pub use types::How;
 pub(crate) use types::{as_written, qualify};
 pub use variables::Variable;
 
+use crate::file_bytes::FileBytes;
 use crate::kernel_file::CarriedTypes;
 use crate::live::LiveText;
 use crate::{Image, Segment};
 use addr2line::{Context, FrameIter};
 use locate::Located;
-use memmap2::Mmap;
-use object::{Object, ObjectSection};
+use object::Object;
 use program::Program;
 use redhanded_model::Svma;
 use sections::{Loaded, Slice};
@@ -55,7 +55,7 @@ pub struct DebugInfo {
 
 struct Inner {
     path: PathBuf,
-    file: Arc<Mmap>,
+    file: Arc<FileBytes>,
     segments: Vec<Segment>,
     live: Arc<LiveText>,
     /// Whether it is Linux or one of its modules, where the names of functions tell which of
@@ -223,8 +223,14 @@ impl DebugInfo {
     pub(crate) fn section(&self, name: &str) -> Option<Vec<u8>> {
         let located = self.inner.located()?;
         let object = object::File::parse(&**located.file).ok()?;
-        let data = object.section_by_name(name)?.uncompressed_data().ok()?;
+        let data = located.file.section(&object.section_by_name(name)?)?;
         Some(data.into_owned())
+    }
+
+    /// The separate debug file, if that is where it comes from.
+    pub(crate) fn separate_file(&self) -> Option<&FileBytes> {
+        let located = self.inner.located()?;
+        (!Arc::ptr_eq(&located.file, &self.inner.file)).then_some(&located.file)
     }
 }
 

@@ -3,22 +3,20 @@
 
 use super::locate::Located;
 use super::program::Program;
+use crate::file_bytes::FileBytes;
 use gimli::{Dwarf, EndianSlice, LittleEndian, SectionId};
-use memmap2::Mmap;
-use object::{CompressionFormat, Object, ObjectSection};
+use object::{Object, ObjectSection};
 use self_cell::self_cell;
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::sync::Arc;
 
 pub(super) type Slice<'d> = EndianSlice<'d, LittleEndian>;
 
-/// No section is decompressed beyond this size: more means damage or malice.
-const MAX_INFLATED: u64 = 1 << 32;
-
 /// The bytes of all DWARF sections, mapped or decompressed.
 pub(super) struct Sections {
-    file: Arc<Mmap>,
+    file: Arc<FileBytes>,
     places: BTreeMap<&'static str, SectionBytes>,
     supplementary: Option<Box<Sections>>,
 }
@@ -33,7 +31,7 @@ impl Sections {
         let mut places = BTreeMap::new();
         let object = object::File::parse(&**located.file).ok()?;
         for id in WANTED {
-            if let Some(place) = section_bytes(&object, id.name()) {
+            if let Some(place) = section_bytes(&located.file, &object, id.name()) {
                 places.insert(id.name(), place);
             }
         }
@@ -86,27 +84,17 @@ const WANTED: [SectionId; 13] = [
     SectionId::DebugTypes,
 ];
 
-fn section_bytes(object: &object::File<'_>, name: &str) -> Option<SectionBytes> {
+fn section_bytes(file: &FileBytes, object: &object::File<'_>, name: &str) -> Option<SectionBytes> {
     let section = object.section_by_name(name)?;
-    let compressed = section.compressed_data().ok()?;
-    if compressed.format == CompressionFormat::None {
-        let (start, len) = section.file_range()?;
-        let start = usize::try_from(start).ok()?;
-        let end = start.checked_add(usize::try_from(len).ok()?)?;
-        return Some(SectionBytes::Mapped(start, end));
+    match file.section(&section)? {
+        Cow::Borrowed(_) => {
+            let (start, len) = section.file_range()?;
+            let start = usize::try_from(start).ok()?;
+            let end = start.checked_add(usize::try_from(len).ok()?)?;
+            Some(SectionBytes::Mapped(start, end))
+        }
+        Cow::Owned(bytes) => Some(SectionBytes::Inflated(bytes)),
     }
-    // zlib compresses by a factor of at most 1032. A header that claims more would only
-    // make us allocate memory.
-    let plausible = match compressed.format {
-        CompressionFormat::Zlib => (compressed.data.len() as u64).saturating_mul(1100),
-        _ => MAX_INFLATED,
-    };
-    if compressed.uncompressed_size > plausible.min(MAX_INFLATED) {
-        return None;
-    }
-    Some(SectionBytes::Inflated(
-        compressed.decompress().ok()?.into_owned(),
-    ))
 }
 
 self_cell!(

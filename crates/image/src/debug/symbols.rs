@@ -1,6 +1,6 @@
 //! Names from the symbol tables, for code and data without debug information.
 
-use memmap2::Mmap;
+use crate::file_bytes::FileBytes;
 use object::{Object, ObjectSection, ObjectSymbol, SectionKind, SymbolKind};
 
 /// One symbol that names code or data.
@@ -20,7 +20,7 @@ pub(super) struct Symbols {
 
 impl Symbols {
     /// All symbols of these files, which are an image and its separate debug file.
-    pub(super) fn read(files: &[&Mmap]) -> Self {
+    pub(super) fn read(files: &[&FileBytes]) -> Self {
         let mut symbols = Self::default();
         for file in files {
             if let Ok(object) = object::File::parse(&***file) {

@@ -24,9 +24,11 @@ use super::words::{self, Function};
 use crate::{Access, Instruction};
 use gimli::UnitOffset;
 use redhanded_model::Svma;
+use redhanded_sys::open_regular;
 use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::hash::Hash;
+use std::io::Read;
 use std::path::{Component, Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
@@ -569,11 +571,10 @@ fn read(path: &Path) -> Option<String> {
     if matches!(extension, "s" | "S" | "asm") {
         return None;
     }
-    let about = std::fs::metadata(path).ok()?;
-    if !about.is_file() || about.len() > MAX_SOURCE {
-        return None;
-    }
-    Some(String::from_utf8_lossy(&std::fs::read(path).ok()?).into_owned())
+    let file = open_regular(path).ok()?;
+    let mut text = Vec::new();
+    file.take(MAX_SOURCE + 1).read_to_end(&mut text).ok()?;
+    (text.len() as u64 <= MAX_SOURCE).then(|| String::from_utf8_lossy(&text).into_owned())
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {

@@ -1,14 +1,12 @@
 //! The symbols that name code, one for each address.
 
 use crate::Image;
-use crate::elf::map;
 use crate::layout::{Layout, elf_file};
 use object::elf;
 use object::read::elf::{ElfFile64, Sym};
 use object::{Endianness, Object, ObjectSymbol};
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
-use std::fs::File;
 use std::sync::Arc;
 
 /// The best symbol at an address.
@@ -39,11 +37,8 @@ pub(crate) fn code_symbols(image: &Image, layout: &Layout) -> BTreeMap<u64, Symb
     let kernel = image.is_kernel();
     read(&file, layout, kernel, &mut symbols);
     if stripped
-        && let Some(path) = image.debug().source()
-        && path != image.path()
-        && let Ok(debug) = File::open(path)
-        && let Ok(debug) = map(&debug)
-        && let Ok(file) = ElfFile64::parse(&*debug)
+        && let Some(debug) = image.debug().separate_file()
+        && let Ok(file) = ElfFile64::parse(&**debug)
     {
         read(&file, layout, kernel, &mut symbols);
     }

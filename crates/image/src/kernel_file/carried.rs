@@ -1,8 +1,8 @@
 //! The types (BTF) in a file, read on first use.
 
 use super::Btf;
-use memmap2::Mmap;
-use object::{Object, ObjectSection};
+use crate::file_bytes::FileBytes;
+use object::Object;
 use std::sync::{Arc, OnceLock};
 
 /// The section that makes a file a module.
@@ -10,14 +10,14 @@ pub const THIS_MODULE: &str = ".gnu.linkonce.this_module";
 
 /// The types in a kernel or module.
 pub struct CarriedTypes {
-    file: Arc<Mmap>,
+    file: Arc<FileBytes>,
     /// For a module: the types of its kernel, which its own continue.
     base: OnceLock<Arc<Self>>,
     parsed: OnceLock<Option<Arc<Btf>>>,
 }
 
 impl CarriedTypes {
-    pub fn of(file: Arc<Mmap>) -> Self {
+    pub fn of(file: Arc<FileBytes>) -> Self {
         Self {
             file,
             base: OnceLock::new(),
@@ -42,7 +42,7 @@ impl CarriedTypes {
             Some(_) => Some(self.base.get()?.get()?),
             None => None,
         };
-        let types = Btf::parse(&section.uncompressed_data().ok()?, base);
+        let types = Btf::parse(&self.file.section(&section)?, base);
         types.ok().map(Arc::new)
     }
 }

@@ -5,9 +5,9 @@
 //! written atomically, so that others can read meanwhile.
 
 use super::{KernelFileError, symbols, unpack, with_symbols};
-use crate::elf::map;
+use crate::file_bytes::FileBytes;
 use object::Object;
-use std::fs::{self, File, Permissions};
+use std::fs::{self, Permissions};
 use std::hash::{DefaultHasher, Hasher};
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
@@ -42,8 +42,7 @@ pub fn prepare(
         path: vmlinuz.to_owned(),
         source,
     };
-    let file = File::open(vmlinuz).map_err(read_error)?;
-    let bytes = map(&file).map_err(read_error)?;
+    let bytes = FileBytes::open(vmlinuz).map_err(read_error)?;
     if has_symbols(&bytes) {
         return Ok(vmlinuz.to_owned());
     }

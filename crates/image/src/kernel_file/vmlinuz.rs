@@ -2,30 +2,28 @@
 //!
 //! A bzImage consists of a boot sector, real-mode code, and a small program that unpacks the
 //! actual kernel. Its header tells where the packed kernel is, which begins with the magic
-//! number of its format and is followed by its unpacked size. The decoders do not get to see
-//! that size.
+//! number of its format and ends with its unpacked size, which gzip writes anyway.
 
 use super::{KernelFileError, u16_at, u32_at};
+use crate::budget::{Budget, MOST_WINDOW, ZstdFrames};
 use std::borrow::Cow;
 use std::io::{self, Read};
-
-/// No unpacked kernel is larger: a vmlinux with all debug information has about half of it.
-const MAX_SIZE: u64 = 1 << 30;
-
-/// The largest dictionary of a decoder. Kernels are packed with at most 128 MiB.
-const MAX_DICTIONARY: u32 = 512 << 20;
 
 /// The ELF image in a kernel file: a bzImage, a packed vmlinux, or a plain vmlinux, which is
 /// not copied.
 ///
 /// # Errors
-/// If it is something else, cannot be unpacked, or would be larger than 1 GiB.
+/// If it is something else, cannot be unpacked, or unpacks to another size than it says, or to
+/// far more than a kernel of its size does.
 pub fn unpack(bytes: &[u8]) -> Result<Cow<'_, [u8]>, KernelFileError> {
     let payload = payload(bytes)?;
+    let in_boot_image = payload.len() < bytes.len();
+    let claimed = payload.last_chunk().filter(|_| in_boot_image);
+    let claimed = claimed.map(|size| u64::from(u32::from_le_bytes(*size)));
     let unpacked = match Format::of(payload) {
         Some(Format::Elf) => return Ok(Cow::Borrowed(payload)),
         Some(format) => format
-            .decode(payload)
+            .decode(payload, claimed, &Budget::of_file(bytes.len()))
             .map_err(|source| KernelFileError::Unpack {
                 format: format.name(),
                 source,
@@ -122,87 +120,57 @@ impl Format {
         }
     }
 
-    fn decode(self, packed: &[u8]) -> io::Result<Vec<u8>> {
-        match self {
-            Self::Elf => Ok(packed.to_vec()),
-            Self::Gzip => all(flate2::read::GzDecoder::new(packed)),
-            Self::Xz => all(lzma_rust2::XzReader::new_mem_limit(
-                packed,
-                false,
-                MAX_DICTIONARY >> 10,
-            )),
-            Self::Lzma => all(lzma_rust2::LzmaReader::new_mem_limit(
-                packed,
-                MAX_DICTIONARY >> 10,
-                None,
-            )?),
-            Self::Bzip2 => all(bzip2::read::BzDecoder::new(packed)),
-            Self::Lz4 => lz4_blocks(packed),
-            Self::Zstd => zstd_frame(packed),
-        }
+    fn decode(self, packed: &[u8], claimed: Option<u64>, budget: &Budget) -> io::Result<Vec<u8>> {
+        let memory = MOST_WINDOW >> 10;
+        let decoder: Box<dyn Read + '_> = match self {
+            Self::Elf => Box::new(packed),
+            Self::Gzip => Box::new(flate2::read::GzDecoder::new(packed)),
+            Self::Xz => Box::new(lzma_rust2::XzReader::new_mem_limit(packed, false, memory)),
+            Self::Lzma => {
+                let decoder = lzma_rust2::LzmaReader::new_mem_limit(packed, memory, None)?;
+                Box::new(decoder)
+            }
+            Self::Bzip2 => Box::new(bzip2::read::BzDecoder::new(packed)),
+            Self::Lz4 => Box::new(Lz4Blocks::new(packed)),
+            Self::Zstd => Box::new(ZstdFrames::new(packed)),
+        };
+        budget.read(claimed, decoder)
     }
-}
-
-/// The whole output of a decoder, unless it is too large.
-fn all(mut decoder: impl Read) -> io::Result<Vec<u8>> {
-    let mut unpacked = Vec::new();
-    decoder
-        .by_ref()
-        .take(MAX_SIZE + 1)
-        .read_to_end(&mut unpacked)?;
-    if unpacked.len() as u64 > MAX_SIZE {
-        return Err(too_large());
-    }
-    Ok(unpacked)
-}
-
-fn too_large() -> io::Error {
-    io::Error::other("it would be larger than 1 GiB")
-}
-
-fn zstd_frame(packed: &[u8]) -> io::Result<Vec<u8>> {
-    let mut decoder = ruzstd::decoding::StreamingDecoder::new_with_max_window_size(
-        packed,
-        u64::from(MAX_DICTIONARY),
-    )
-    .map_err(io::Error::other)?;
-    let unpacked = all(&mut decoder)?;
-    let frame = decoder.into_frame_decoder();
-    // The decoder computes the checksum but does not compare it.
-    if let (Some(told), Some(found)) = (
-        frame.get_checksum_from_data(),
-        frame.get_calculated_checksum(),
-    ) && told != found
-    {
-        return Err(io::Error::other("its checksum does not match"));
-    }
-    Ok(unpacked)
 }
 
 /// The legacy lz4 format, which the kernel uses: the magic number and then only blocks, each
 /// after its packed size, without an end mark. What follows is shorter than a block.
-fn lz4_blocks(packed: &[u8]) -> io::Result<Vec<u8>> {
+struct Lz4Blocks<'d> {
+    rest: &'d [u8],
+    block: io::Cursor<Vec<u8>>,
+}
+
+impl<'d> Lz4Blocks<'d> {
     const HEADER: usize = 4;
     const BLOCK: usize = 8 << 20;
-    let mut unpacked = Vec::new();
-    let mut block = vec![0; BLOCK];
-    let mut at = HEADER;
-    while packed.len().saturating_sub(at) > HEADER {
-        let cut = || io::Error::other("a block is cut short");
-        let size = u32_at(packed, at)
-            .and_then(|size| usize::try_from(size).ok())
-            .ok_or_else(cut)?;
-        at += HEADER;
-        let data = at
-            .checked_add(size)
-            .and_then(|end| packed.get(at..end))
-            .ok_or_else(cut)?;
-        at += size;
-        let len = lz4_flex::block::decompress_into(data, &mut block).map_err(io::Error::other)?;
-        unpacked.extend_from_slice(block.get(..len).ok_or_else(cut)?);
-        if unpacked.len() as u64 > MAX_SIZE {
-            return Err(too_large());
+
+    fn new(packed: &'d [u8]) -> Self {
+        Self {
+            rest: packed.get(Self::HEADER..).unwrap_or_default(),
+            block: io::Cursor::default(),
         }
     }
-    Ok(unpacked)
+}
+
+impl Read for Lz4Blocks<'_> {
+    fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
+        loop {
+            let len = self.block.read(to)?;
+            if len > 0 || to.is_empty() || self.rest.len() <= Self::HEADER {
+                return Ok(len);
+            }
+            let size = u32_at(self.rest, 0).and_then(|size| usize::try_from(size).ok());
+            let (data, rest) = size
+                .and_then(|size| self.rest.get(Self::HEADER..)?.split_at_checked(size))
+                .ok_or_else(|| io::Error::other("a block is cut short"))?;
+            self.rest = rest;
+            let block = lz4_flex::block::decompress(data, Self::BLOCK).map_err(io::Error::other)?;
+            self.block = io::Cursor::new(block);
+        }
+    }
 }

@@ -2,6 +2,7 @@
 
 use super::LinkError;
 use super::relocate::Relocation;
+use crate::budget::Budget;
 use object::elf;
 use object::read::elf::{ElfFile64, FileHeader, Rela, SectionHeader, Sym};
 use object::{CompressionFormat, Endianness, Object, ObjectSection, SectionIndex};
@@ -45,6 +46,7 @@ impl InputSymbol<'_> {
 /// An object file.
 pub(super) struct Input<'a> {
     file: ElfFile64<'a, Endianness>,
+    budget: Budget,
     pub sections: Vec<InputSection>,
     pub symbols: Vec<InputSymbol<'a>>,
     /// The relocation sections of each section.
@@ -73,6 +75,7 @@ impl<'a> Input<'a> {
             sections: Vec::new(),
             symbols: Vec::new(),
             relocations: HashMap::new(),
+            budget: Budget::of_file(data.len()),
             file,
         };
         input.read_sections()?;
@@ -153,8 +156,8 @@ impl<'a> Input<'a> {
         self.sections.get(at)
     }
 
-    /// The bytes of a section, up to `limit`; `None` if it has none in the file.
-    pub fn contents(&self, number: usize, limit: usize) -> Result<Option<Vec<u8>>, LinkError> {
+    /// The bytes of a section; `None` if it has none in the file.
+    pub fn contents(&self, number: usize) -> Result<Option<Vec<u8>>, LinkError> {
         let section = self
             .file
             .section_by_index(SectionIndex(number))
@@ -171,17 +174,13 @@ impl<'a> Input<'a> {
             let why = "what is loaded cannot be compressed";
             return Err(LinkError::Malformed(why.to_owned()));
         }
-        // zlib compresses by a factor of at most 1032. A header that claims more would
-        // only make us allocate memory.
-        let plausible = match compressed.format {
-            CompressionFormat::None => compressed.data.len() as u64,
-            CompressionFormat::Zlib => (compressed.data.len() as u64).saturating_mul(1100),
-            _ => limit as u64,
-        };
-        if compressed.uncompressed_size > plausible.min(limit as u64) {
-            return Err(LinkError::TooLarge);
+        // Plain sections, too, become copies, and all of them may be the same bytes.
+        if compressed.format == CompressionFormat::None {
+            let len = compressed.data.len() as u64;
+            self.budget.take(len).map_err(|_| LinkError::TooLarge)?;
         }
-        let bytes = compressed.decompress().map_err(malformed)?;
+        let bytes = self.budget.section(compressed);
+        let bytes = bytes.map_err(|error| LinkError::Malformed(error.to_string()))?;
         Ok(Some(bytes.into_owned()))
     }
 

@@ -2,12 +2,12 @@
 
 use super::orc::Orc;
 use super::step::{FrameRegisters, Step};
+use crate::file_bytes::FileBytes;
 use crate::{DebugInfo, Image};
 use gimli::{
     BaseAddresses, CieOrFde, DebugFrame, EhFrame, EndianSlice, FrameDescriptionEntry, LittleEndian,
     UnwindContext, UnwindSection,
 };
-use memmap2::Mmap;
 use object::{Object, ObjectSection};
 use std::ops::{Deref, Range};
 use std::sync::{Arc, OnceLock};
@@ -217,7 +217,7 @@ impl Index {
 /// The bytes of a section, which they keep alive.
 #[derive(Debug)]
 pub(super) enum Section {
-    Mapped(Arc<Mmap>, Range<usize>),
+    Mapped(Arc<FileBytes>, Range<usize>),
     Owned(Vec<u8>),
 }
 

@@ -148,3 +148,19 @@ fn a_type_that_refers_to_itself_has_an_end() {
     assert_eq!((variable.name.as_str(), variable.size), ("ring", 8));
     let _ = variable.part(0, 8);
 }
+
+#[test]
+fn a_file_that_is_cut_short_in_use_gives_less() {
+    let built = build("variables.c", &["-g", "-O1"]);
+    let bump = built.symbol("bump");
+    let debug = |image: &Image| DebugInfo::new(image, DebugSearch::nowhere());
+    let image = built.image();
+    assert!(debug(&image).frames(bump)[0].line.is_some());
+    // The first page has the headers; the sections' own are at the end.
+    let file = std::fs::OpenOptions::new().write(true).open(&built.program);
+    file.unwrap().set_len(4096).unwrap();
+    assert!(debug(&image).frames(bump).is_empty());
+    assert_eq!(image.section(".debug_info"), None);
+    assert!(image.functions().as_slice().is_empty());
+    let _ = image.data().iter().max();
+}

@@ -88,6 +88,30 @@ fn by_build_id() {
 }
 
 #[test]
+fn a_fifo_in_the_place_of_the_debug_file_is_passed_over() {
+    let (built, _, bump, file) = stripped();
+    let id: String = built
+        .image()
+        .build_id()
+        .unwrap()
+        .iter()
+        .map(|b| format!("{b:02x}"))
+        .collect();
+    let root = built.folder.path().join("root");
+    let by_id = root.join(format!(".build-id/{}/{}.debug", &id[..2], &id[2..]));
+    std::fs::create_dir_all(by_id.parent().unwrap()).unwrap();
+    std::fs::remove_file(&file).unwrap();
+    run(Command::new("mkfifo").arg(&file).arg(&by_id));
+    let (tell, told) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let debug = debug(&built, &root);
+        tell.send((debug.available(), debug.frames(bump))).unwrap();
+    });
+    let found = told.recv_timeout(std::time::Duration::from_secs(60));
+    assert_eq!(found.expect("it waits for the FIFO"), (false, vec![]));
+}
+
+#[test]
 fn what_belongs_to_another_build_is_not_used() {
     let (built, _, bump, file) = stripped();
     // The same length, another checksum.

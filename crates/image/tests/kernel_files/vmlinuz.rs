@@ -11,7 +11,7 @@ const FORMATS: [(&str, &[&str], bool); 8] = [
     ("gzip", &["-n", "-9"], false),
     ("bzip2", &["-9"], true),
     ("xz", &["--check=crc32", "--x86", "--lzma2=dict=1MiB"], true),
-    ("xz", &["--check=crc64"], false),
+    ("xz", &["--check=crc64"], true),
     ("lzma", &["-9"], true),
     ("lz4", &["-l", "-9"], true),
     ("zstd", &["-19"], true),
@@ -125,6 +125,31 @@ fn lies_of_the_header_are_errors() {
     }
     for len in [0x203, 0x207, 0x249, 0x24f, 0x700] {
         assert!(unpack(&image[..len]).is_err(), "cut to {len:#x} bytes");
+    }
+}
+
+#[test]
+fn a_bomb_is_an_error() {
+    const SIZE: u32 = 65 << 20;
+    let mut bomb = program();
+    bomb.resize(SIZE as usize, 0);
+    for (nth, format) in FORMATS.iter().enumerate() {
+        let Some(payload) = payload(nth, &bomb) else {
+            continue;
+        };
+        let told = |bytes: &[u8]| match unpack(bytes) {
+            Ok(_) => panic!("{format:?} explodes"),
+            Err(error) => error.to_string(),
+        };
+        assert!(told(&payload).contains("far more than"), "{format:?}");
+        assert!(
+            told(&bz_image(&payload, 0x20f)).contains("far more than"),
+            "{format:?}"
+        );
+        let size = payload.len() - 4;
+        let lying = [&payload[..size], &100u32.to_le_bytes()].concat();
+        let why = told(&bz_image(&lying, 0x20f));
+        assert!(why.contains("more than the 100 bytes"), "{format:?}: {why}");
     }
 }
 
