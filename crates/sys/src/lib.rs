@@ -2,12 +2,13 @@
 //! read.
 //!
 //! It gives ptrace, perf events on debug registers, fork and exec, waiting, signals,
-//! sockets with precise timeouts, CPU affinity, and a list that two processes share. It
-//! holds all unsafe code of the tracer and decides nothing: errors go to the caller as
-//! they are.
+//! sockets with precise timeouts, CPU affinity, a list that two processes share, and files
+//! in folders that somebody else may own. It holds all unsafe code of the tracer and
+//! decides nothing: errors go to the caller as they are.
 #![expect(unsafe_code, reason = "raw system calls")]
 
 mod affinity;
+mod folder;
 mod launch;
 mod ledger;
 mod lifetime;
@@ -17,10 +18,12 @@ mod perf;
 mod ptrace;
 mod signals;
 mod socket;
+mod source;
 mod status;
 mod wait;
 
 pub use affinity::reserve_cpu;
+pub use folder::{Draft, Folder, folder_of, link_target, reopen, write_whole};
 pub use launch::{Parent, exec, launch};
 pub use ledger::Ledger;
 pub use lifetime::die_with_this_thread;
@@ -30,6 +33,7 @@ pub use perf::{PcSamples, PerfWatch};
 pub use ptrace::*;
 pub use signals::{SignalSet, Taken, is_ignored, stop_self};
 pub use socket::{ReadyTo, finish_sending, receive, send, wait_ready};
+pub use source::{read_source, read_sources_as};
 pub use status::status_field;
 pub use wait::{
     Change, expect_waiter, let_waiter_run, poll_change, poll_change_of, poll_child, run_waiter,
