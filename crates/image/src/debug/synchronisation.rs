@@ -18,12 +18,13 @@ use super::linux;
 use super::marking::{Call, Marking};
 use super::names;
 use super::program::{Die, Program};
-use super::source::{MAX_SOURCE, Source, Statement, is_identifier};
+use super::source::{Source, Statement, is_identifier};
 use super::types::{How, Spelling};
 use super::words::{self, Function};
 use crate::{Access, Instruction};
 use gimli::UnitOffset;
 use redhanded_model::Svma;
+use redhanded_sys::read_source;
 use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::hash::Hash;
@@ -569,11 +570,7 @@ fn read(path: &Path) -> Option<String> {
     if matches!(extension, "s" | "S" | "asm") {
         return None;
     }
-    let about = std::fs::metadata(path).ok()?;
-    if !about.is_file() || about.len() > MAX_SOURCE {
-        return None;
-    }
-    Some(String::from_utf8_lossy(&std::fs::read(path).ok()?).into_owned())
+    Some(String::from_utf8_lossy(&read_source(path)?).into_owned())
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
