@@ -5,6 +5,7 @@ use crate::exit::Failure;
 use crate::observe::{Observation, Observed, Subject, observe};
 use crate::screen;
 use redhanded_detect::Start;
+use redhanded_sys::read_sources_as;
 use redhanded_target::{Ending, Signals};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -19,6 +20,8 @@ pub fn attach(arguments: Attach) -> Result<ExitCode, Failure> {
         screen::say("redhanded: --overhead 0 allows no thread to be held, so it did not attach");
         return Ok(ExitCode::SUCCESS);
     }
+    // A user's program may name any file as its source.
+    read_sources_as(arguments.pid.cast_signed());
     let display = watch.display(screen::is_shared_with(arguments.pid));
     let mut observation = Observation {
         until: arguments.until,

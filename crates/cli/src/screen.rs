@@ -1,7 +1,7 @@
 //! What goes to the terminal: stderr, because stdout belongs to the program.
 
 use crate::arguments::ShowProgress;
-use redhanded_report::{Shown, Style};
+use redhanded_report::{Shown, Style, clean};
 use std::fs;
 use std::io::{IsTerminal, Write};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -32,10 +32,18 @@ fn style_for(terminal: bool) -> Style {
     }
 }
 
-/// Prints a line. If nobody can read it, nothing changes: a closed pipe or a full
-/// disk behind stderr must not become the outcome of a run.
-pub fn say(line: &str) {
-    let _ = writeln!(std::io::stderr(), "{line}");
+/// Prints a message. It may quote anything, such as a file, a process or a guest, so
+/// whatever a terminal would act on is escaped, except for newlines. If nobody can read
+/// it, nothing changes: a closed pipe or a full disk behind stderr must not become the
+/// outcome of a run.
+pub fn say(message: &str) {
+    let unicode = style().unicode;
+    let mut text = String::new();
+    for line in message.lines() {
+        text += &clean(line, unicode);
+        text.push('\n');
+    }
+    let _ = std::io::stderr().write_all(text.as_bytes());
 }
 
 /// Prints what a command without a program has to say. A reader that has seen

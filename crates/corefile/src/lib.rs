@@ -19,11 +19,11 @@ mod notes;
 
 use facts::Facts;
 use mappings::Mapping;
+use redhanded_sys::{Folder, folder_of};
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use tempfile::NamedTempFile;
 
 /// One thread of the process.
 #[derive(Clone, Debug)]
@@ -80,18 +80,16 @@ pub fn write(process: &CoreProcess<'_>, path: &Path) -> io::Result<u64> {
     let layout = layout::lay_out(&loads, &notes)?;
     let mut written = layout.head.len() as u64;
     let mut write = || {
-        let folder = path.parent().filter(|folder| *folder != Path::new(""));
-        // In the same folder, because a rename works only within one file system.
-        let partial = NamedTempFile::new_in(folder.unwrap_or(Path::new(".")))?;
-        partial.as_file().write_all_at(&layout.head, 0)?;
+        let folder = Folder::open(folder_of(path))?;
+        let partial = folder.draft(0o600)?;
+        partial.file().write_all_at(&layout.head, 0)?;
         let mut source = memory::Source::new(process, first.tid);
         for (mapping, offset) in mappings.iter().zip(&layout.offsets) {
-            written += source.copy(mapping, partial.as_file(), *offset)?;
+            written += source.copy(mapping, partial.file(), *offset)?;
         }
         // The last pages may be a hole.
-        partial.as_file().set_len(layout.length)?;
-        partial.persist(path)?;
-        Ok(())
+        partial.file().set_len(layout.length)?;
+        partial.place(path)
     };
     write().map_err(|error: io::Error| {
         let told = format!("cannot write the core {}: {error}", path.display());

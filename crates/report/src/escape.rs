@@ -22,7 +22,8 @@ pub(crate) fn acts(c: char) -> bool {
 
 /// `text` with every character escaped that acts on a terminal and, unless
 /// `unicode`, every one outside ASCII.
-pub(crate) fn clean(text: &str, unicode: bool) -> Cow<'_, str> {
+#[must_use]
+pub fn clean(text: &str, unicode: bool) -> Cow<'_, str> {
     let escaped = |c: char| acts(c) || (!unicode && !c.is_ascii());
     if !text.contains(escaped) {
         return Cow::Borrowed(text);

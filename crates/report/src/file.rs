@@ -2,11 +2,11 @@
 
 use crate::format::Writer;
 use redhanded_model::Report;
-use std::fs::{self, File, Metadata, OpenOptions, Permissions};
+use redhanded_sys::{Draft, Folder, effective_user, folder_of, link_target, reopen};
+use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
-use tempfile::NamedTempFile;
 
 /// Why a report could not be written.
 #[derive(Debug, thiserror::Error)]
@@ -56,16 +56,18 @@ pub fn check(path: &Path) -> Result<(), WriteError> {
         Destination::Stderr => Ok(()),
         // Opening a pipe would wait for its reader.
         Destination::Stream(path) => fs::metadata(path).map(drop),
-        Destination::File(path, None) => draft(&path, None).map(drop),
-        Destination::File(path, Some(_)) => open(&path).map(drop),
+        Destination::Pipe(_) => Ok(()),
+        Destination::File(folder, _, None) => draft(&folder, 0o666).map(drop),
+        Destination::File(_, _, Some(old)) => reopen(&old, &append()).map(drop),
     })
 }
 
 fn write(path: &Path, text: &[u8]) -> Result<(), WriteError> {
     reached(path, || match destination(path)? {
         Destination::Stderr => io::stderr().lock().write_all(text),
-        Destination::Stream(path) => open(&path)?.write_all(text),
-        Destination::File(path, old) => replace(&path, old.as_ref(), text),
+        Destination::Stream(path) => append().open(path)?.write_all(text),
+        Destination::Pipe(pipe) => reopen(&pipe, &append())?.write_all(text),
+        Destination::File(folder, path, old) => replace(&folder, &path, old.as_ref(), text),
     })
 }
 
@@ -80,16 +82,18 @@ fn reached(path: &Path, act: impl FnOnce() -> io::Result<()>) -> Result<(), Writ
     })
 }
 
-/// What a path stands for.
+/// What a path stands for. Files are descriptors, because the owner of a folder could
+/// exchange what a path leads to.
 enum Destination {
     /// This process's own standard error, written through the descriptor it
     /// has: a socket cannot be opened a second time by name.
     Stderr,
-    /// Something that takes bytes as they come: a pipe, a device, or an open
-    /// file named by its descriptor.
+    /// A device, or an open file named by its descriptor, in `/dev` or `/proc`.
     Stream(PathBuf),
-    /// A regular file, with what is there already.
-    File(PathBuf, Option<Metadata>),
+    /// A pipe or a device elsewhere.
+    Pipe(File),
+    /// A regular file in a folder, with what is there already.
+    File(Folder, PathBuf, Option<File>),
 }
 
 /// More symbolic links than the kernel follows are a loop.
@@ -97,32 +101,48 @@ const LINKS: usize = 40;
 
 /// Follows the links of `path` one by one. `/dev/stderr` and `/dev/fd/3` may end
 /// at a regular file, but somebody has it open and writes to it: it must not be
-/// replaced.
+/// replaced. Other users' links are not followed: through one, the kernel would let
+/// root write to any file outside of sticky folders.
 fn destination(path: &Path) -> io::Result<Destination> {
     let mut path = path.to_owned();
     for _ in 0..LINKS {
         if names_stderr(&path) {
             return Ok(Destination::Stderr);
         }
-        let folder = folder_of(&path);
-        let folder = folder.canonicalize().map_err(|error| match error.kind() {
+        let above = folder_of(&path);
+        let folder = Folder::open(above).map_err(|error| match error.kind() {
             ErrorKind::NotFound | ErrorKind::NotADirectory => {
-                io::Error::other(format!("there is no folder {}", folder.display()))
+                io::Error::other(format!("there is no folder {}", above.display()))
             }
             _ => error,
         })?;
-        if folder == Path::new("/dev") || folder.starts_with("/proc") {
+        let place = folder.path()?;
+        if place == Path::new("/dev") || place.starts_with("/proc") {
             return Ok(Destination::Stream(path));
         }
-        match fs::symlink_metadata(&path) {
+        let Some(name) = path.file_name() else {
+            return Err(io::Error::other("it is a folder"));
+        };
+        let found = match folder.look(name) {
             Err(error) if error.kind() == ErrorKind::NotFound => {
-                return Ok(Destination::File(path, None));
+                return Ok(Destination::File(folder, path, None));
             }
-            Err(error) => return Err(error),
-            Ok(found) if found.is_symlink() => path = folder.join(fs::read_link(&path)?),
-            Ok(found) if found.is_dir() => return Err(io::Error::other("it is a folder")),
-            Ok(found) if found.is_file() => return Ok(Destination::File(path, Some(found))),
-            Ok(_) => return Ok(Destination::Stream(path)),
+            found => found?,
+        };
+        let about = found.metadata()?;
+        if about.is_symlink() {
+            if ![0, effective_user()].contains(&about.uid()) {
+                return Err(io::Error::other(
+                    "it is another user's symbolic link; name the file itself",
+                ));
+            }
+            path = place.join(link_target(&found)?);
+        } else if about.is_dir() {
+            return Err(io::Error::other("it is a folder"));
+        } else if about.is_file() {
+            return Ok(Destination::File(folder, path, Some(found)));
+        } else {
+            return Ok(Destination::Pipe(found));
         }
     }
     Err(io::Error::other("too many symbolic links"))
@@ -134,68 +154,57 @@ fn names_stderr(path: &Path) -> bool {
         .any(|name| path == Path::new(name))
 }
 
-fn folder_of(path: &Path) -> &Path {
-    match path.parent() {
-        Some(folder) if folder != Path::new("") => folder,
-        _ => Path::new("."),
-    }
+/// An open file reached by its descriptor may have content.
+fn append() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.append(true);
+    options
 }
 
-/// Opens what is there. To append, because an open file reached by its descriptor
-/// may have content.
-fn open(path: &Path) -> io::Result<File> {
-    OpenOptions::new().append(true).open(path)
-}
-
-/// A file beside `path` that may take its name. Nobody else can have made it, and
-/// it goes away unless it gets there.
-fn draft(path: &Path, old: Option<&Metadata>) -> io::Result<NamedTempFile> {
-    let mut draft = tempfile::Builder::new();
-    let draft = draft.prefix(".redhanded-").suffix(".tmp");
-    // A new file gets the mode that the umask gives it. One that replaces another
-    // is nobody else's to read until it has the mode of the old one.
-    let mode = if old.is_some() { 0o600 } else { 0o666 };
-    let draft = draft.permissions(Permissions::from_mode(mode));
-    let folder = folder_of(path);
-    draft.tempfile_in(folder).map_err(|error| {
-        let kind = error.kind();
-        io::Error::new(
-            kind,
-            format!("no file can be made in {}: {kind}", folder.display()),
-        )
+/// A file that may take the report's name.
+fn draft(folder: &Folder, mode: u32) -> io::Result<Draft<'_>> {
+    folder.draft(mode).map_err(|error| {
+        let (kind, place) = (error.kind(), folder.path().unwrap_or_default());
+        let place = place.display();
+        io::Error::new(kind, format!("no file can be made in {place}: {kind}"))
     })
 }
 
 /// Puts `text` in the place of `path` in one step, so that a full disk leaves
 /// whatever was there.
-fn replace(path: &Path, old: Option<&Metadata>, text: &[u8]) -> io::Result<()> {
-    if old.is_some() {
-        // The folder's permissions alone would let the rename pass.
-        open(path)?;
-    }
-    let replaced = draft(path, old).and_then(|mut draft| {
-        draft.write_all(text)?;
-        if let Some(old) = old {
-            // Run as root, the report still belongs to whoever made it.
-            let _ = fchown(draft.as_file(), Some(old.uid()), Some(old.gid()));
-            draft.as_file().set_permissions(old.permissions())?;
-        }
+fn replace(folder: &Folder, path: &Path, old: Option<&File>, text: &[u8]) -> io::Result<()> {
+    let Some(old) = old else {
+        // A new file gets the mode that the umask gives it.
+        let draft = draft(folder, 0o666)?;
+        draft.file().write_all(text)?;
+        draft.file().sync_all()?;
+        return draft.place(path);
+    };
+    // The folder's permissions alone would let the rename pass.
+    reopen(old, &append())?;
+    let about = old.metadata()?;
+    // One that replaces another is nobody else's to read until it has the mode of the
+    // old one.
+    let replaced = draft(folder, 0o600).and_then(|draft| {
+        draft.file().write_all(text)?;
+        // Run as root, the report still belongs to whoever made it.
+        let _ = fchown(draft.file(), Some(about.uid()), Some(about.gid()));
+        let mode = Permissions::from_mode(about.mode() & 0o777);
+        draft.file().set_permissions(mode)?;
         // Some file systems run out of space only now.
-        draft.as_file().sync_all()?;
-        draft.persist(path)?;
-        Ok(())
+        draft.file().sync_all()?;
+        draft.place(path)
     });
     match replaced {
         // A file may be writable where its folder is not, or be a mount point
         // of its own, as in containers: then in place is the only way.
         Err(error)
-            if old.is_some()
-                && matches!(
-                    error.kind(),
-                    ErrorKind::PermissionDenied | ErrorKind::ResourceBusy
-                ) =>
+            if matches!(
+                error.kind(),
+                ErrorKind::PermissionDenied | ErrorKind::ResourceBusy
+            ) =>
         {
-            let mut file = OpenOptions::new().write(true).truncate(true).open(path)?;
+            let mut file = reopen(old, OpenOptions::new().write(true).truncate(true))?;
             file.write_all(text)
         }
         replaced => replaced,
@@ -206,7 +215,7 @@ fn replace(path: &Path, old: Option<&Metadata>, text: &[u8]) -> io::Result<()> {
 mod tests {
     use super::*;
     use std::os::fd::AsRawFd;
-    use std::os::unix::fs::symlink;
+    use std::os::unix::fs::{lchown, symlink};
 
     fn files_in(folder: &Path) -> Vec<String> {
         let mut names: Vec<_> = fs::read_dir(folder)
@@ -259,6 +268,50 @@ mod tests {
         write(&link, b"text").unwrap();
         assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
         assert_eq!(fs::read(&file).unwrap(), b"text");
+    }
+
+    #[test]
+    fn another_users_link_is_not_followed() {
+        if effective_user() != 0 {
+            eprintln!("skipped: only root can make a link for somebody else");
+            return;
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let (file, link) = (folder.path().join("file"), folder.path().join("link"));
+        fs::write(&file, "precious").unwrap();
+        symlink("file", &link).unwrap();
+        lchown(&link, Some(4711), None).unwrap();
+        for outcome in [check(&link), write(&link, b"text")] {
+            let error = outcome.unwrap_err().to_string();
+            assert!(error.contains("another user's symbolic link"), "{error}");
+        }
+        assert_eq!(fs::read(&file).unwrap(), b"precious");
+        assert_eq!(files_in(folder.path()), ["file", "link"]);
+    }
+
+    #[test]
+    fn what_is_exchanged_after_it_was_found_is_not_touched() {
+        let place = tempfile::tempdir().unwrap();
+        let at = |name: &str| place.path().join(name);
+        fs::create_dir(at("folder")).unwrap();
+        fs::create_dir(at("ours")).unwrap();
+        fs::write(at("folder/report"), "old").unwrap();
+        fs::write(at("ours/report"), "precious").unwrap();
+        let Destination::File(folder, path, old) = destination(&at("folder/report")).unwrap()
+        else {
+            panic!("it is a file");
+        };
+        // The owner of the folder puts a link in the place of the file, then of the folder.
+        fs::remove_file(&path).unwrap();
+        symlink(at("ours/report"), &path).unwrap();
+        replace(&folder, &path, old.as_ref(), b"one").unwrap();
+        fs::rename(at("folder"), at("moved")).unwrap();
+        symlink(at("ours"), at("folder")).unwrap();
+        replace(&folder, &path, None, b"two").unwrap();
+        assert_eq!(fs::read(at("ours/report")).unwrap(), b"precious");
+        assert_eq!(files_in(&at("ours")), ["report"]);
+        assert_eq!(fs::read(at("moved/report")).unwrap(), b"two");
+        assert_eq!(files_in(&at("moved")), ["report"]);
     }
 
     #[test]

@@ -37,6 +37,7 @@ mod style;
 mod terminal;
 mod values;
 
+pub use escape::clean;
 pub use file::{WriteError, check, write_file};
 pub use format::{Format, Writer};
 pub use numbers::times;

@@ -1,18 +1,14 @@
 //! Lines of source text, where the source is available.
 
+use redhanded_sys::read_source;
 use std::collections::HashMap;
-use std::fs;
-use std::io::Read;
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
-
-/// Larger files are not read: nobody wrote them by hand.
-const LARGEST: u64 = 16 << 20;
 
 /// Reads source files as reports ask for their lines, each file once.
 ///
-/// The names come from debug information, which may say anything: only regular
-/// files of sensible size are opened, so that `/dev/zero` or a pipe cannot hang
-/// a report.
+/// The names come from debug information, which may say anything. [`read_source`]
+/// reads only what can be a source, and what the target's user may read.
 #[derive(Debug, Default)]
 pub struct SourceFiles {
     files: Mutex<HashMap<String, Option<Arc<Vec<u8>>>>>,
@@ -27,7 +23,7 @@ impl SourceFiles {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .entry(file.to_owned())
-            .or_insert_with(|| read(file).map(Arc::new))
+            .or_insert_with(|| read_source(Path::new(file)).map(Arc::new))
             .clone()?;
         let index = usize::try_from(line.checked_sub(1)?).ok()?;
         let bytes = text.split(|byte| *byte == b'\n').nth(index)?;
@@ -35,23 +31,10 @@ impl SourceFiles {
     }
 }
 
-fn read(file: &str) -> Option<Vec<u8>> {
-    let metadata = fs::metadata(file).ok()?;
-    if !metadata.is_file() || metadata.len() > LARGEST {
-        return None;
-    }
-    let mut text = Vec::new();
-    fs::File::open(file)
-        .ok()?
-        .take(LARGEST)
-        .read_to_end(&mut text)
-        .ok()?;
-    Some(text)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
 
     #[test]
     fn lines_count_from_one_and_strange_files_have_none() {

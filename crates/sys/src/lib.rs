@@ -3,11 +3,12 @@
 //!
 //! It gives ptrace, perf events on debug registers, fork and exec, waiting, signals,
 //! sockets with precise timeouts, CPU affinity, a list that two processes share, and files
-//! that others may change. It holds all unsafe code of the tracer and decides nothing:
-//! errors go to the caller as they are.
+//! that others may change or whose folders somebody else may own. It holds all unsafe code
+//! of the tracer and decides nothing: errors go to the caller as they are.
 #![expect(unsafe_code, reason = "raw system calls")]
 
 mod affinity;
+mod folder;
 mod foreign_file;
 mod launch;
 mod ledger;
@@ -18,10 +19,12 @@ mod perf;
 mod ptrace;
 mod signals;
 mod socket;
+mod source;
 mod status;
 mod wait;
 
 pub use affinity::reserve_cpu;
+pub use folder::{Draft, Folder, folder_of, link_target, reopen, write_whole};
 pub use foreign_file::{FileMap, open_regular};
 pub use launch::{Parent, exec, launch};
 pub use ledger::Ledger;
@@ -32,6 +35,7 @@ pub use perf::{PcSamples, PerfWatch};
 pub use ptrace::*;
 pub use signals::{SignalSet, Taken, is_ignored, stop_self};
 pub use socket::{ReadyTo, finish_sending, receive, send, wait_ready};
+pub use source::{read_source, read_sources_as};
 pub use status::status_field;
 pub use wait::{
     Change, expect_waiter, let_waiter_run, poll_change, poll_change_of, poll_child, run_waiter,

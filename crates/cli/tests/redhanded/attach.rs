@@ -6,8 +6,8 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, geteuid};
 use object::{Object, ObjectSegment};
 use serde_json::Value;
-use std::fs::{self, File};
-use std::os::unix::fs::FileExt;
+use std::fs::{self, File, Permissions};
+use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -114,6 +114,36 @@ fn a_running_process_is_caught_and_left_as_it_was() {
             .ends_with("server")
     );
     server.is_as_before();
+    server.ends_well();
+}
+
+#[test]
+fn only_sources_that_the_user_of_the_process_may_read_are_quoted() {
+    if !geteuid().is_root() {
+        eprintln!("skipped: only root can attach to somebody else's process");
+        return;
+    }
+    let place = Place::new();
+    let secret = place.path("secret.c");
+    fs::write(&secret, "password\n".repeat(100)).unwrap();
+    let named = format!("tests/redhanded/fixtures/server.c={}", secret.display());
+    let named = format!("-fdebug-prefix-map={}/{named}", env!("CARGO_MANIFEST_DIR"));
+    let mut command = place.command(place.build("server", "server", &[&named]));
+    command.uid(65534).gid(65534);
+    let mut running = place.start(command);
+    running.until_printed("serving");
+    let server = Server { place, running };
+    for (mode, quoted) in [(0o644, true), (0o600, false)] {
+        fs::set_permissions(&secret, Permissions::from_mode(mode)).unwrap();
+        let (status, told) = server.attach("--max-races 1 --for 2m --log log");
+        assert_eq!(status, 66, "{told}");
+        assert!(told.contains("secret.c:"), "{told}");
+        assert_eq!(told.contains("password"), quoted, "{mode:o}: {told}");
+        let log = server.place.path("log");
+        let kept = fs::read_to_string(&log).unwrap();
+        assert_eq!(kept.contains("password"), quoted, "{mode:o}: {kept}");
+        fs::remove_file(log).unwrap();
+    }
     server.ends_well();
 }
 

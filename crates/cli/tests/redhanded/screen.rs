@@ -6,6 +6,7 @@ use nix::pty::openpty;
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Write, pipe};
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::symlink;
 use std::process::{Command, Stdio};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -33,6 +34,22 @@ fn a_file_gets_text_alone() {
     assert_eq!(outcome.status, 66, "{outcome:#?}");
     assert!(!outcome.stderr.contains('\u{1b}'), "{outcome:#?}");
     assert!(!outcome.stderr.contains('\r'), "{outcome:#?}");
+}
+
+#[test]
+fn what_a_message_quotes_cannot_act_on_the_terminal() {
+    let place = Place::new();
+    let shell = place.path("\x1b]0;owned\x07sh");
+    symlink("/bin/sh", &shell).unwrap();
+    let script = format!("#!{}\n", shell.display());
+    place.executable("script", script.as_bytes());
+    let outcome = place.run(["run", "--", "./script"]);
+    assert_eq!(outcome.status, 0, "{outcome:#?}");
+    assert!(
+        !outcome.stderr.contains(['\u{1b}', '\u{7}']),
+        "{outcome:#?}"
+    );
+    assert!(outcome.says(r"/\x1b]0;owned\x07sh and the"), "{outcome:#?}");
 }
 
 /// A terminal, and whatever it is sent.

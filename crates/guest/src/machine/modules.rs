@@ -7,10 +7,9 @@ use crate::linux::{LoadedModule, PerCpu};
 use redhanded_image::kernel_file::unpack;
 use redhanded_image::{Image, link};
 use redhanded_model::{Avma, ModuleId};
-use redhanded_sys::FileMap;
+use redhanded_sys::{FileMap, write_whole};
 use redhanded_target::{Module, Stop, VMLINUX};
 use std::fs;
-use std::io::{self, Write};
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
@@ -101,14 +100,9 @@ impl GuestMachine {
         let place = place.join(format!("{:x}", first.unwrap_or(0)));
         let target = place.join(format!("{}.ko", module.name));
         // The old file of this name may be mapped: it is replaced, not overwritten.
-        let write = || -> io::Result<()> {
-            fs::create_dir_all(&place)?;
-            let mut draft = tempfile::NamedTempFile::new_in(&place)?;
-            draft.write_all(&linked)?;
-            draft.persist(&target)?;
-            Ok(())
-        };
-        write().map_err(|error| format!("cannot write {}: {error}", target.display()))?;
+        fs::create_dir_all(&place)
+            .and_then(|()| write_whole(&target, 0o600, &linked))
+            .map_err(|error| format!("cannot write {}: {error}", target.display()))?;
         let plain = Image::open(&target).map_err(|error| error.to_string())?;
         let mut live = Vec::new();
         for segment in plain.segments().iter().filter(|segment| segment.executable) {

@@ -6,9 +6,6 @@
 
 use std::collections::{HashMap, HashSet};
 
-/// Larger files are generated: they tell little and take long to read.
-pub(super) const MAX_SOURCE: u64 = 16 << 20;
-
 /// A token outside comments and literals.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Token {

@@ -18,17 +18,16 @@ use super::linux;
 use super::marking::{Call, Marking};
 use super::names;
 use super::program::{Die, Program};
-use super::source::{MAX_SOURCE, Source, Statement, is_identifier};
+use super::source::{Source, Statement, is_identifier};
 use super::types::{How, Spelling};
 use super::words::{self, Function};
 use crate::{Access, Instruction};
 use gimli::UnitOffset;
 use redhanded_model::Svma;
-use redhanded_sys::open_regular;
+use redhanded_sys::read_source;
 use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::hash::Hash;
-use std::io::Read;
 use std::path::{Component, Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
@@ -571,10 +570,7 @@ fn read(path: &Path) -> Option<String> {
     if matches!(extension, "s" | "S" | "asm") {
         return None;
     }
-    let file = open_regular(path).ok()?;
-    let mut text = Vec::new();
-    file.take(MAX_SOURCE + 1).read_to_end(&mut text).ok()?;
-    (text.len() as u64 <= MAX_SOURCE).then(|| String::from_utf8_lossy(&text).into_owned())
+    Some(String::from_utf8_lossy(&read_source(path)?).into_owned())
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {

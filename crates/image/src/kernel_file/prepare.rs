@@ -7,10 +7,9 @@
 use super::{KernelFileError, symbols, unpack, with_symbols};
 use crate::file_bytes::FileBytes;
 use object::Object;
-use std::fs::{self, Permissions};
+use redhanded_sys::{folder_of, write_whole};
+use std::fs;
 use std::hash::{DefaultHasher, Hasher};
-use std::io::Write;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 /// The current step, for a progress display.
@@ -65,9 +64,9 @@ pub fn prepare(
     progress(Stage::Writing);
     let name = build_id(&made).unwrap_or(key);
     let result = kernel_in(cache, &name);
-    write_whole(&result, &made)?;
+    write(&result, &made)?;
     let note = format!("{VERSION} {name} {}\n", made.len());
-    write_whole(&known, note.as_bytes())?;
+    write(&known, note.as_bytes())?;
     Ok(result)
 }
 
@@ -103,21 +102,13 @@ fn look_up(note: &Path, cache: &Path) -> Option<PathBuf> {
     (there.is_file() && there.len() == len).then_some(found)
 }
 
-/// Writes a file under a temporary name, and renames it when it is complete.
-fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), KernelFileError> {
-    let folder = path.parent().unwrap_or(Path::new("."));
-    let write = || {
-        fs::create_dir_all(folder)?;
-        let mut draft = tempfile::Builder::new()
-            .permissions(Permissions::from_mode(0o666))
-            .tempfile_in(folder)?;
-        draft.write_all(bytes)?;
-        draft.persist(path)?;
-        Ok(())
-    };
-    write().map_err(|source| KernelFileError::File {
-        act: "write",
-        path: path.to_owned(),
-        source,
-    })
+/// Writes a file of the cache under a temporary name, and renames it when it is complete.
+fn write(path: &Path, bytes: &[u8]) -> Result<(), KernelFileError> {
+    fs::create_dir_all(folder_of(path))
+        .and_then(|()| write_whole(path, 0o666, bytes))
+        .map_err(|source| KernelFileError::File {
+            act: "write",
+            path: path.to_owned(),
+            source,
+        })
 }
