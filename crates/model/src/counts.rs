@@ -1,7 +1,7 @@
 //! What a session did, in numbers: the same type in the sampling loop, in the
 //! session log and, once, on its way into the report.
 
-use crate::{Losses, Run, SiteCounts, Standstill};
+use crate::{Losses, Run, SiteCounts, Standstill, rounded};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
@@ -52,15 +52,21 @@ impl From<Counts> for Run {
         Self {
             runs: counts.runs,
             cut_off: counts.cut_off,
-            wall_s: counts.wall.as_secs_f64(),
+            wall_s: seconds(counts.wall),
             samples: counts.samples,
             windows: counts.windows,
-            held_s: counts.held.as_secs_f64(),
-            thread_s: counts.thread_time.as_secs_f64(),
+            held_s: seconds(counts.held),
+            thread_s: seconds(counts.thread_time),
             standstill: counts.standstill,
             sites: counts.sites,
             losses: counts.losses,
             ..Self::default()
         }
     }
+}
+
+/// In the precision of the documents, so that ratios of these are the same when they
+/// are computed from a document again.
+fn seconds(time: Duration) -> f64 {
+    rounded(time.as_secs_f64())
 }
