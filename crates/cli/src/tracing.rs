@@ -53,8 +53,8 @@ pub fn trace(observation: &Observation, tracer: &Tracer, stream: UnixStream) {
         folder: Folder::new(),
     };
     let listens = observation.settings.safe;
-    if listens {
-        tracer.start_waiter();
+    if listens && tracer.start_waiter().is_err() {
+        return;
     }
     tracer.wait_for_threads(threads + 1 + usize::from(listens));
     let record = match tracing.repeat() {

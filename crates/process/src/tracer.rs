@@ -70,7 +70,8 @@ pub fn split(signals: Arc<Signals>, guarded: Guarded) -> io::Result<(Role, UnixS
     let parent = std::process::id();
     if let Some(pid) = sys::fork()? {
         drop((tracer, lifeline, second));
-        let guard = std::thread::spawn(move || watch_over(watched, ledger, guarded));
+        let guard = move || watch_over(watched, ledger, guarded);
+        let guard = std::thread::Builder::new().spawn(guard)?;
         let front_role = Front {
             tracer: pid,
             rescuer,
@@ -142,14 +143,18 @@ impl Tracer {
 
     /// Starts a thread that takes each stop from the kernel at once. It costs another
     /// wake-up for each, which pays only if stops are few.
-    pub fn start_waiter(&self) {
+    ///
+    /// # Errors
+    /// If there is no room for another thread.
+    pub fn start_waiter(&self) -> io::Result<()> {
         let first = self.for_threads();
-        sys::expect_waiter();
-        std::thread::spawn(move || {
+        let waiter = move || {
             first();
             sys::raise_priority(NICE);
             sys::run_waiter();
-        });
+        };
+        sys::expect_waiter();
+        std::thread::Builder::new().spawn(waiter).map(drop)
     }
 
     /// Sleeps until so many threads have done that. The tracer must not spin here:
