@@ -70,12 +70,15 @@ const RACE: &str = r#"
 #include <pthread.h>
 static long counter;
 __attribute__((noinline)) static void bump(void) { counter++; }
+static pthread_barrier_t both;
 static void *work(void *arg) {
-    for (int i = 0; i < 2000000; i++) bump();
+    pthread_barrier_wait(&both);
+    for (int i = 0; i < 20000000; i++) bump();
     return arg;
 }
 int main(void) {
     pthread_t a, b;
+    pthread_barrier_init(&both, 0, 2);
     pthread_create(&a, 0, work, 0);
     pthread_create(&b, 0, work, 0);
     pthread_join(a, 0);
