@@ -78,6 +78,8 @@ impl Options {
         Self {
             with: Some("--watch ptrace".to_owned()),
             user: reachable.then_some(NOBODY),
+            // Setting watches by ptrace stops every thread, which keeps a CPU busy.
+            jobs: 2,
             ..Self::short()
         }
     }
