@@ -71,18 +71,19 @@ fn by_link_under_a_root() {
     check(&built, &root, (list, bump), &there);
 }
 
+/// Where debuggers look for the debug file of a build id, below their folder.
+fn build_id_path(built: &Built) -> String {
+    let image = built.image();
+    let id = image.build_id().unwrap().iter();
+    let id: String = id.map(|byte| format!("{byte:02x}")).collect();
+    format!(".build-id/{}/{}.debug", &id[..2], &id[2..])
+}
+
 #[test]
 fn by_build_id() {
     let (built, list, bump, file) = stripped();
-    let id: String = built
-        .image()
-        .build_id()
-        .unwrap()
-        .iter()
-        .map(|b| format!("{b:02x}"))
-        .collect();
     let root = built.folder.path().join("root");
-    let there = root.join(format!(".build-id/{}/{}.debug", &id[..2], &id[2..]));
+    let there = root.join(build_id_path(&built));
     move_to(&file, &there);
     check(&built, &root, (list, bump), &there);
 }
@@ -90,15 +91,8 @@ fn by_build_id() {
 #[test]
 fn a_fifo_in_the_place_of_the_debug_file_is_passed_over() {
     let (built, _, bump, file) = stripped();
-    let id: String = built
-        .image()
-        .build_id()
-        .unwrap()
-        .iter()
-        .map(|b| format!("{b:02x}"))
-        .collect();
     let root = built.folder.path().join("root");
-    let by_id = root.join(format!(".build-id/{}/{}.debug", &id[..2], &id[2..]));
+    let by_id = root.join(build_id_path(&built));
     std::fs::create_dir_all(by_id.parent().unwrap()).unwrap();
     std::fs::remove_file(&file).unwrap();
     run(Command::new("mkfifo").arg(&file).arg(&by_id));
@@ -120,14 +114,7 @@ fn what_belongs_to_another_build_is_not_used() {
     std::fs::write(&file, &bytes).unwrap();
     let root = built.folder.path().join("root");
     assert!(!debug(&built, &root).available());
-    let id: String = built
-        .image()
-        .build_id()
-        .unwrap()
-        .iter()
-        .map(|b| format!("{b:02x}"))
-        .collect();
-    let there = root.join(format!(".build-id/{}/{}.debug", &id[..2], &id[2..]));
+    let there = root.join(build_id_path(&built));
     let other = build("variables.cc", &["-g", "-Wl,--build-id=sha1"]);
     std::fs::create_dir_all(there.parent().unwrap()).unwrap();
     std::fs::copy(&other.program, &there).unwrap();
