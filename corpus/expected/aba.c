@@ -1,10 +1,11 @@
 // The writer changes a value and puts the old one back at once: comparing the
 // bytes before and after a window shows nothing.
 //@ build: O0 O2
+//@ full: O2+clang
 //@ expect: what=selector functions=flicker,read_selector
 #include "../lib/crew.h"
 
-static int selector = 7;
+int selector = 7;
 
 KEEP static void flicker(void)
 {
@@ -29,7 +30,7 @@ static void writer(void)
 static void reader(void)
 {
     for (unsigned i = 0; i < ROUNDS; i++) {
-        (void)read_selector();
+        use_value(read_selector());
         busy(4);
     }
 }

@@ -2,12 +2,13 @@
 // since the first update of one thread can undo the second of the other. Once
 // the flags have settled every store writes the value that is already there.
 //@ build: O0 O2
+//@ full: O2+clang
 //@ expect: what=entry.flags functions=add_to_cache,add_to_cache
 #include "../lib/crew.h"
 
 enum { FLAG_CACHED = 1, FLAG_NOT_DELETED = 2 };
 
-static struct {
+struct {
     long key;
     unsigned flags;
 } entry = {42, FLAG_NOT_DELETED};

@@ -1,6 +1,7 @@
 // A loop that runs one element too far writes the neighbour of its array, which
 // belongs to another thread.
 //@ build: O0 O2
+//@ full: O2+clang
 //@ expect: what=board.total functions=record,publish_total
 #include "../lib/crew.h"
 
@@ -33,7 +34,7 @@ static void recorder(void)
 static void publisher(void)
 {
     for (unsigned i = 0; i < ROUNDS; i++) {
-        (void)publish_total(1);
+        use_value(publish_total(1));
         busy(4);
     }
 }

@@ -1,6 +1,7 @@
 // Two bit-fields of one integer: each thread updates its own field, and each
 // update loads and stores the whole integer.
 //@ build: O0 O2 O2+stripped+nopie
+//@ full: O2+clang
 //@ expect: what=st functions=set_status,count_packet
 #include "../lib/crew.h"
 

@@ -1,6 +1,7 @@
 // Two one-bit fields in one byte, set by two threads: `or byte [m],1` against
 // `or byte [m],2`.
 //@ build: O0 O2 O2+nopie
+//@ full: O2+clang
 //@ expect: what=connection functions=mark_initialized,queue_for_closing
 #include "../lib/crew.h"
 

@@ -1,6 +1,7 @@
 // One thread clears a flag of a word while another sets a different one: the
 // set can be swallowed. At -O2 both are single instructions, and still not atomic.
 //@ build: O0 O2 O2+static O2+static-pie
+//@ full: O2+clang
 //@ expect: what=context.flags functions=run_context,restart_callback
 #include "../lib/crew.h"
 

@@ -1,6 +1,7 @@
 // The race is inside a library that is opened at run time, while threads of the
 // program are already running; it is closed again before the end.
 //@ build: O0 O2
+//@ full: O2+clang
 //@ lib: lib/tally.c as libtally.so dlopen
 //@ flags: -ldl
 //@ expect: what=tally_total functions=tally_add,tally_read
@@ -23,7 +24,7 @@ static void adder(void)
 static void reader(void)
 {
     for (unsigned i = 0; i < ROUNDS; i++) {
-        (void)get();
+        use_value(get());
         busy(4);
     }
 }

@@ -2,6 +2,7 @@
 // the lock what another thread writes inside it. The objects live for ever, so
 // a stale pointer is harmless here.
 //@ build: O0 O2
+//@ full: O2+clang
 //@ expect: what=instance functions=get_instance,get_instance
 //@ silent: what=created
 #include "../lib/crew.h"
@@ -38,7 +39,7 @@ static void reload()
     for (unsigned i = 0; i < ROUNDS; i++) {
         invalidate();
         busy(2);
-        (void)get_instance();
+        use_value(get_instance());
         busy(2);
     }
 }
@@ -46,7 +47,7 @@ static void reload()
 static void use()
 {
     for (unsigned i = 0; i < ROUNDS; i++) {
-        (void)get_instance();
+        use_value(get_instance());
         busy(4);
     }
 }

@@ -2,6 +2,7 @@
 // flag: benign in its effect, a data race all the same. Searches are started
 // together by a barrier, which orders the resetting of the flag.
 //@ build: O0 O2
+//@ full: O2+clang
 //@ expect: what=found functions=find,find
 //@ silent: what=searches_done
 #include "../lib/crew.h"

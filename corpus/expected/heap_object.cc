@@ -1,6 +1,7 @@
 // A method of an object on the heap, called by two threads without a lock.
 //@ build: O0 O2
-//@ expect: what=* region=heap functions=deposit,deposit
+//@ full: O2+clang
+//@ expect: what=* pointee=Account.balance region=heap functions=deposit,deposit
 #include "../lib/crew.h"
 #include <memory>
 #include <thread>

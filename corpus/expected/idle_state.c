@@ -1,6 +1,7 @@
 // A function with an "acquire the lock for me" argument: one caller passes
 // false without owning the lock, so a guarded store meets an unguarded one.
 //@ build: O0 O2
+//@ full: O2+clang
 //@ expect: what=device.idle_state functions=change_idle_state,change_idle_state
 //@ silent: what=device.transitions
 #include "../lib/crew.h"

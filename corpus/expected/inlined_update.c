@@ -1,10 +1,11 @@
 // Both accesses are in functions that the compiler inlines at -O2: the report
 // names the inlined function, not the loop that holds it.
 //@ build: O2
+//@ full: O2+clang
 //@ expect: what=gauge.level functions=raise_level,lower_level
 #include "../lib/crew.h"
 
-static struct {
+struct {
     long capacity;
     long level;
 } gauge;

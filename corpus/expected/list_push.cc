@@ -1,6 +1,7 @@
 // Pushing to a shared list without a lock: both read the head, both store it,
 // and one node is lost. Every node is pushed once, so the list stays acyclic.
 //@ build: O0 O2
+//@ full: O2+clang
 //@ expect: what=pending.head functions=push,push
 #include "../lib/crew.h"
 #include <thread>

@@ -1,10 +1,11 @@
 // memcpy fills a buffer in the C library while another thread stores into it.
 //@ build: O0 O2 O2+static
+//@ full: O2+clang
 //@ expect: what=buffer functions=~fill_buffer,poke
 #include "../lib/crew.h"
 #include <string.h>
 
-static char buffer[256];
+char buffer[256];
 static const char source[256] = "contents";
 
 // Returns something of its own, so that the copy is no tail call that would
@@ -23,7 +24,7 @@ KEEP static void poke(size_t at, char value)
 static void filler(void)
 {
     for (unsigned i = 0; i < ROUNDS; i++) {
-        (void)fill_buffer(sizeof buffer);
+        use_value(fill_buffer(sizeof buffer));
         busy(4);
     }
 }

@@ -2,6 +2,7 @@
 // whole word against a load of one byte in it, and a two-byte store against a
 // four-byte load that begins one byte later.
 //@ build: O0 O2
+//@ full: O2+clang
 //@ expect: what=frame functions=store_frame,load_kind
 //@ expect: what=packet functions=store_port,load_address
 #include "../lib/crew.h"

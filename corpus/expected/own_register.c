@@ -1,6 +1,7 @@
 // Following a list compiles to `mov rax,[rax]`: after the access the register
 // that held its address is gone. The writer relinks a node meanwhile.
 //@ build: O0 O2
+//@ full: O2+clang
 //@ expect: what=ring functions=follow,relink
 #include "../lib/crew.h"
 

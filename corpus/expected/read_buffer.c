@@ -1,6 +1,7 @@
 // read() fills a buffer that another thread is using: the conflicting access
 // is the kernel's. Without the privilege to watch it, the bytes just change.
 //@ build: O0 O2
+//@ full: O2+clang
 //@ expect: what=buffer functions=consume system_call=read
 #define _GNU_SOURCE
 #include "../lib/crew.h"
@@ -37,7 +38,7 @@ static void reader(void)
 static void user(void)
 {
     for (unsigned i = 0; i < ROUNDS; i++) {
-        (void)consume(20);
+        use_value(consume(20));
         busy(4);
     }
 }

@@ -2,6 +2,7 @@
 // can both read zero, or neither. Reclaiming only marks the object, so that a
 // second reclaim is harmless here.
 //@ build: O0 O2 O2+stripped+nopie
+//@ full: O2+clang
 //@ expect: what=foo.references functions=release,release
 #include "../lib/crew.h"
 

@@ -1,5 +1,6 @@
 // A copy by `rep movsb` against a store into its target and one into its source.
 //@ build: O0 O2
+//@ full: O2+clang
 //@ expect: what=target functions=copy_bytes,mark_target
 //@ expect: what=origin functions=copy_bytes,mark_origin
 #include "../lib/crew.h"

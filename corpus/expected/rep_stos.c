@@ -1,10 +1,11 @@
 // A buffer cleared by `rep stosq` against a load of one of its words.
 //@ build: O0 O2
+//@ full: O2+clang
 //@ expect: what=words functions=clear_words,load_word
 #include "../lib/crew.h"
 #include <stdint.h>
 
-static uint64_t words[16];
+uint64_t words[16];
 
 KEEP static void clear_words(uint64_t *to, size_t count, uint64_t value)
 {
@@ -27,7 +28,7 @@ static void cleaner(void)
 static void reader(void)
 {
     for (unsigned i = 0; i < ROUNDS; i++) {
-        (void)load_word(11);
+        use_value(load_word(11));
         busy(4);
     }
 }

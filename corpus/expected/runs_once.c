@@ -1,10 +1,11 @@
 // One side runs once in the life of the process: late initialisation, while
 // the other thread already reads the settings.
 //@ build: O0 O2
+//@ full: O2+clang
 //@ expect: what=settings.limit functions=initialise_late,current_limit
 #include "../lib/crew.h"
 
-static struct {
+struct {
     int ready;
     int limit;
 } settings;
@@ -29,7 +30,7 @@ static void starter(void)
 static void server(void)
 {
     for (unsigned i = 0; i < ROUNDS; i++) {
-        (void)current_limit();
+        use_value(current_limit());
         busy(4);
     }
 }

@@ -1,5 +1,6 @@
 // The race is inside a shared library that the program is linked to.
 //@ build: O0 O2 O2+stripped+nopie
+//@ full: O2+clang
 //@ lib: lib/tally.c as libtally.so linked
 //@ expect: what=tally_total functions=tally_add,tally_read
 #include "../lib/crew.h"
@@ -18,7 +19,7 @@ static void adder(void)
 static void reader(void)
 {
     for (unsigned i = 0; i < ROUNDS; i++) {
-        (void)tally_read();
+        use_value(tally_read());
         busy(4);
     }
 }

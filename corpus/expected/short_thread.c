@@ -1,12 +1,13 @@
 // Threads that live for about a millisecond: each makes its one access and
 // ends, while a long-lived thread makes the other side.
 //@ build: O0 O2
+//@ full: O2+clang
 //@ expect: what=visits functions=visit,show_visits
 #include "../lib/crew.h"
 
 enum { VISITORS = 60 };
 
-static unsigned visits;
+unsigned visits;
 static int closed;
 
 KEEP static void visit(void)
@@ -30,7 +31,7 @@ static void *visitor(void *unused)
 static void *board(void *unused)
 {
     while (!__atomic_load_n(&closed, __ATOMIC_ACQUIRE)) {
-        (void)show_visits();
+        use_value(show_visits());
         busy(4);
     }
     return unused;

@@ -1,5 +1,6 @@
 // A local variable of main is lent to two threads, which both update it.
 //@ build: O0 O2
+//@ full: O2+clang
 //@ expect: what=* region=stack functions=add_to,add_to
 #include "../lib/crew.h"
 

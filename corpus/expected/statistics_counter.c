@@ -1,6 +1,7 @@
 // A hand-made lock guards a reference count; the statistics beside it are
 // counted without one. Only the statistics race.
 //@ build: O0 O2 O2+static
+//@ full: O2+clang
 //@ expect: what=statistics_count functions=count_operation,count_operation
 //@ silent: what=reference_count
 //@ silent: what=my_lock

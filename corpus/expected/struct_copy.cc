@@ -1,6 +1,7 @@
 // A structure is assigned as a whole (vector moves, or a call to memcpy) while
 // another thread updates one of its members: the copy can be half old, half new.
 //@ build: O0 O2
+//@ full: O2+clang
 //@ expect: what=live functions=~snapshot,update_limit
 #include "../lib/crew.h"
 #include <cstdint>

@@ -1,6 +1,7 @@
 // One page mapped twice: a write through one mapping changes the bytes under
 // the other, where no watch on the address can see it.
 //@ build: O0 O2
+//@ full: O2+clang
 //@ expect: origin=unknown what=* region=shared functions=read_front
 #define _GNU_SOURCE
 #include "../lib/crew.h"
@@ -23,7 +24,7 @@ KEEP static void write_back(long *page, long value)
 static void reader(void)
 {
     for (unsigned i = 0; i < ROUNDS; i++) {
-        (void)read_front(front);
+        use_value(read_front(front));
         busy(4);
     }
 }

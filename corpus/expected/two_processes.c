@@ -1,6 +1,7 @@
 // Two processes on one shared page. The child is not followed: what it writes
 // shows as bytes that change under the parent, of unknown origin.
 //@ build: O0 O2
+//@ full: O2+clang
 //@ expect: origin=unknown what=* region=shared functions=parent_step
 #include "../lib/crew.h"
 #include <sys/mman.h>

@@ -1,11 +1,12 @@
 // Fields of a packed structure that straddle eight bytes, and a cache line.
 //@ build: O0 O2
+//@ full: O2+clang
 //@ expect: what=record.length functions=set_length,get_length
 //@ expect: what=record.serial functions=set_serial,get_serial
 #include "../lib/crew.h"
 #include <stdint.h>
 
-static struct __attribute__((packed, aligned(64))) {
+struct __attribute__((packed, aligned(64))) {
     char tag[5];
     uint32_t length;
     char text[50];
@@ -45,9 +46,9 @@ static void writer(void)
 static void reader(void)
 {
     for (unsigned i = 0; i < ROUNDS; i++) {
-        (void)get_length();
+        use_value(get_length());
         busy(2);
-        (void)get_serial();
+        use_value(get_serial());
         busy(2);
     }
 }

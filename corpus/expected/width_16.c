@@ -1,5 +1,6 @@
 // A store of 16 bytes against a load of the same, through an SSE register.
 //@ build: O0 O2
+//@ full: O2+clang
 //@ expect: what=word functions=store_word,load_word
 #include <emmintrin.h>
 #define WORD __m128i

@@ -1,6 +1,7 @@
 // A store of 32 bytes against a load of the same, through an AVX register.
 // Ends with status 77 (not applicable) on a processor without AVX2.
 //@ build: O0 O2
+//@ full: O2+clang
 //@ expect: what=word functions=store_word,load_word
 #include <immintrin.h>
 #define WORD __m256i

@@ -1,5 +1,6 @@
 // A store of 4 bytes against a load of the same.
 //@ build: O0 O2
+//@ full: O2+clang
 //@ expect: what=word functions=store_word,load_word
 #include <stdint.h>
 #define WORD uint32_t

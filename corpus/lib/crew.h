@@ -4,10 +4,15 @@
 #define CORPUS_CREW_H
 
 #include <pthread.h>
+#include <sched.h>
 #include <stdlib.h>
 
 // A function that keeps its name, its arguments and its accesses at -O2.
+#ifdef __clang__
+#define KEEP __attribute__((noinline, used))
+#else
 #define KEEP __attribute__((noipa))
+#endif
 
 // Long enough that each side is met by the other, short enough to end soon.
 #define ROUNDS 400000u
@@ -26,6 +31,29 @@ static inline void busy(unsigned turns)
     for (unsigned i = 0; i < turns; i++)
         __asm__ volatile("pause" ::: "memory");
 }
+
+// Makes use of a value, so that no compiler leaves out the call that it comes from.
+#define use_value(value) __asm__ volatile("" : : "rm"(value))
+
+// Waits a little in a loop that waits for another thread. After some turns it lets the
+// processor go, because the other thread may need it.
+static inline void relax(unsigned turns)
+{
+    if (turns < 50)
+        busy(1);
+    else
+        sched_yield();
+}
+
+// A role that does `step` over and over; `i` counts.
+#define REPEAT(name, step)                     \
+    static void name(void)                     \
+    {                                          \
+        for (unsigned i = 0; i < ROUNDS; i++) { \
+            step;                              \
+            busy(4);                           \
+        }                                      \
+    }
 
 static void *crew_start(void *arg)
 {

@@ -1,6 +1,7 @@
 // Neighbouring bytes, each stored and loaded by its own thread. In the twin
 // they are bits of one byte.
 //@ build: O0 O2
+//@ full: O2+clang
 //@ focus: set_left set_right get_left get_right
 //@ twin-expect: what=doors functions=set_left,set_right
 #include "../lib/crew.h"
@@ -41,7 +42,7 @@ static void left_keeper(void)
 {
     for (unsigned i = 0; i < ROUNDS; i++) {
         set_left(i & 1);
-        (void)get_left();
+        use_value(get_left());
         busy(4);
     }
 }
@@ -50,7 +51,7 @@ static void right_keeper(void)
 {
     for (unsigned i = 0; i < ROUNDS; i++) {
         set_right(i & 1);
-        (void)get_right();
+        use_value(get_right());
         busy(4);
     }
 }

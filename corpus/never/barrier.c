@@ -1,5 +1,6 @@
 // Two threads exchange their cells between phases; a barrier ends each phase.
 //@ build: O0 O2
+//@ full: O2+clang O3
 //@ focus: work_on
 //@ twin-expect: what=cells functions=work_on,work_on
 #include "../lib/crew.h"

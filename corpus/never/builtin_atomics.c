@@ -1,6 +1,7 @@
 // The same with the compiler's builtins on variables of plain type: nothing but
 // the source line says that the moves are atomic.
 //@ build: O0 O2 O2+stripped
+//@ full: O2+clang O3
 //@ focus: write_message read_message
 //@ twin-expect: what=message functions=write_message,read_message
 //@ twin-expect: what=progress functions=publish,observe
@@ -81,9 +82,9 @@ static void sender(void)
 static void receiver(void)
 {
     for (unsigned i = 0; i < ROUNDS; i++) {
-        (void)observe();
+        use_value(observe());
         if (is_full(1)) {
-            (void)read_message();
+            use_value(read_message());
             set_full(0);
         }
         busy(4);

@@ -2,6 +2,7 @@
 // are plain moves in the binary, and a message that is guarded by a flag with
 // acquire and release. In the twin the counter is plain and nobody asks the flag.
 //@ build: O0 O2 O2+stripped
+//@ full: O2+clang O3
 //@ focus: write_message read_message
 //@ twin-expect: what=message functions=write_message,read_message
 //@ twin-expect: what=progress functions=publish,observe
@@ -85,9 +86,9 @@ static void sender(void)
 static void receiver(void)
 {
     for (unsigned i = 0; i < ROUNDS; i++) {
-        (void)observe();
+        use_value(observe());
         if (is_full(1)) {
-            (void)read_message();
+            use_value(read_message());
             set_full(0);
         }
         busy(4);

@@ -1,6 +1,7 @@
 // One slot handed from producer to consumer with a mutex and two conditions.
 // The slot itself is touched outside the mutex: the full flag says whose it is.
 //@ build: O0 O2
+//@ full: O2+clang
 //@ focus: fill_slot empty_slot
 //@ twin-expect: what=slot functions=fill_slot,empty_slot
 #include "../lib/crew.h"
@@ -74,7 +75,7 @@ static void consumer(void)
     for (unsigned i = 0; i < ITEMS; i++) {
         wait_until(1);
         for (unsigned step = 0; step < 8; step++) {
-            (void)empty_slot();
+            use_value(empty_slot());
             busy(4);
         }
         hand_over(0);

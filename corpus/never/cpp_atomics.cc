@@ -2,6 +2,7 @@
 // flag. At -O0 the operations are calls, at -O2 they are plain moves. In the twin
 // the counter is plain and nobody asks the flag.
 //@ build: O0 O2 O2+stripped
+//@ full: O2+clang O3
 //@ focus: write_message read_message
 //@ twin-expect: what=message functions=write_message,read_message
 //@ twin-expect: what=progress functions=publish,observe
@@ -86,9 +87,9 @@ static void send()
 static void receive()
 {
     for (unsigned i = 0; i < ROUNDS; i++) {
-        (void)observe();
+        use_value(observe());
         if (is_full(true)) {
-            (void)read_message();
+            use_value(read_message());
             set_full(false);
         }
         busy(4);

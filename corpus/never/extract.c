@@ -1,6 +1,7 @@
 // Reading the balance and storing the new one are each under the lock, but not
 // together: money is lost, without a data race. Redhanded is silent about it.
 //@ build: O0 O2
+//@ full: O2+clang
 //@ focus: read_balance store_balance
 //@ twin-expect: what=accounts functions=read_balance,store_balance
 #include "../lib/crew.h"

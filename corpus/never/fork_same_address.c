@@ -2,6 +2,7 @@
 // their own. In the twin the page is shared. A second thread of the parent runs
 // all the time and touches nothing of it.
 //@ build: O0 O2
+//@ full: O2+clang
 //@ focus: step
 //@ twin-expect: origin=unknown what=* region=shared functions=step
 #include "../lib/crew.h"

@@ -2,6 +2,7 @@
 // the same address, while another thread reads the current one under the lock.
 // The reader never writes, so that the twin's stale reads break nothing.
 //@ build: O0 O2
+//@ full: O2+clang
 //@ focus: compose skim
 //@ twin-expect: what=* functions=compose,skim
 #include "../lib/crew.h"
@@ -58,7 +59,7 @@ static void reader(void)
 {
     for (unsigned i = 0; i < ROUNDS / 2; i++) {
         enter();
-        (void)skim(current);
+        use_value(skim(current));
         leave();
         busy(8);
     }

@@ -3,6 +3,7 @@
 // hand what the guard does, without it. Many such objects, so that two threads
 // meet at one of them, and a process repeated makes them all anew.
 //@ build: O0 O2
+//@ full: O2+clang
 //@ focus: lookup
 //@ twin-expect: what=* functions=lookup,lookup
 #include "../lib/crew.h"
@@ -53,7 +54,7 @@ static void use()
 {
     for (unsigned pass = 0; pass < 2000; pass++) {
         for (Lookup look : lookups)
-            (void)look(static_cast<int>(pass & 7));
+            use_value(look(static_cast<int>(pass & 7)));
         busy(200);
     }
 }

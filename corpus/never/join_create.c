@@ -1,13 +1,14 @@
 // Creating and joining a thread order what the parent does before and after
 // with what the child does. The twin looks at the result before it joins.
 //@ build: O0 O2
+//@ full: O2+clang
 //@ focus: prepare work collect
 //@ twin-expect: what=task.result functions=work,collect
 #include "../lib/crew.h"
 
 enum { TASKS = 150, STEPS = 2000 };
 
-static struct {
+struct {
     long input;
     long result;
 } task;
@@ -50,7 +51,7 @@ static void *bystander(void *unused)
 static void collect_all(void)
 {
     for (int i = 0; i < STEPS; i++) {
-        (void)collect();
+        use_value(collect());
         busy(4);
     }
 }

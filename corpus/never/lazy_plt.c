@@ -3,6 +3,7 @@
 // first calls at the same time. The twin binds by hand, in a table of its own,
 // and forgets the bindings now and then as a reload would.
 //@ build: O0 O2
+//@ full: O2+clang
 //@ lib: lib/many.c as libmany.so linked
 //@ flags: -Wl,-z,lazy -Wl,-z,norelro
 //@ focus: add_result bound_call

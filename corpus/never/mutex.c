@@ -1,5 +1,6 @@
 // A balance guarded by a mutex.
 //@ build: O0 O2 O2+stripped O2+static
+//@ full: O2+clang O3
 //@ focus: guarded_bump
 //@ twin-expect: what=balance functions=guarded_bump,guarded_bump
 #include "../lib/crew.h"

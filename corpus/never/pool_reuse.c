@@ -1,6 +1,7 @@
 // Blocks of a small pool wander between threads: taken and given back under a
 // lock, used without it by whoever has taken them. The twin forgets to mark what it took.
 //@ build: O0 O2
+//@ full: O2+clang
 //@ focus: use_block
 //@ twin-expect: what=blocks functions=use_block,use_block
 #include "../lib/crew.h"

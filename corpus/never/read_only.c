@@ -1,6 +1,7 @@
 // A writable table that is filled before the threads start and only read by
 // them. In the twin one of them also changes it.
 //@ build: O0 O2
+//@ full: O2+clang
 //@ focus: look_up replace
 //@ twin-expect: what=table functions=look_up,replace
 #include "../lib/crew.h"
@@ -20,7 +21,7 @@ KEEP static void replace(unsigned at, int value)
 static void reader(void)
 {
     for (unsigned i = 0; i < ROUNDS; i++) {
-        (void)look_up(i & 3);
+        use_value(look_up(i & 3));
 #ifdef TWIN
         replace(i & 3, (int)i);
 #endif

@@ -1,6 +1,7 @@
 // core::sync::atomic: a relaxed counter with one writer and a message guarded
 // by a flag. In the twin the counter is plain and nobody asks the flag.
 //@ build: O0 O2 O2+stripped
+//@ full: O2+lines O3+lto+lines O2+g1 O2+nodebug Os
 //@ focus: write_message read_message
 //@ twin-expect: what=MESSAGE functions=write_message,read_message
 //@ twin-expect: what=PROGRESS functions=publish,observe

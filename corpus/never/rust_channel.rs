@@ -1,6 +1,7 @@
 // Buffers handed through channels: whoever has received one owns it. The twin
 // goes on using a buffer that it has already sent.
-//@ build: O0 O2
+//@ build: O0 O2 O2+lines
+//@ full: O3+lines O2+g1 O2+nodebug O2+stripped Os+lines
 //@ focus: fill drain
 //@ twin-expect: what=* region=heap functions=fill,drain
 use std::hint::{black_box, spin_loop};

@@ -1,5 +1,6 @@
 // A std::sync::Mutex around a counter. The twin reaches the counter without it.
 //@ build: O0 O2
+//@ full: O2+lines O3+lto+lines O2+g1 O2+nodebug O2+stripped Os
 //@ focus: guarded_bump
 //@ twin-expect: what=BALANCE functions=guarded_bump,guarded_bump
 use std::cell::UnsafeCell;

@@ -1,7 +1,8 @@
 // Tables made on first use behind OnceLock. The twin makes them by hand.
 //@ build: O0 O2
+//@ full: O2+lines O3+lto+lines O2+g1 O2+nodebug O2+stripped Os
 //@ focus: look_up
-//@ twin-expect: what=* functions=look_up,look_up
+//@ twin-expect: what=* functions=~look_up,~look_up
 use std::cell::UnsafeCell;
 use std::hint::{black_box, spin_loop};
 use std::sync::{Barrier, OnceLock};

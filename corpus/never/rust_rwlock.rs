@@ -1,5 +1,6 @@
 // A table behind a std::sync::RwLock, one writer and two readers.
 //@ build: O0 O2
+//@ full: O2+lines O3+lto+lines O2+g1 O2+nodebug O2+stripped Os
 //@ focus: change_entry read_entry
 //@ twin-expect: what=TABLE functions=change_entry,read_entry
 use std::cell::UnsafeCell;

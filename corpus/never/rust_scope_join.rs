@@ -1,6 +1,7 @@
 // Scoped threads: what they wrote is read after the scope has joined them. The
 // twin reads while they run.
 //@ build: O0 O2
+//@ full: O2+lines O2+g1 O2+nodebug O2+stripped Os
 //@ focus: add_up read_total
 //@ twin-expect: what=* region=stack functions=add_up,read_total
 use std::hint::{black_box, spin_loop};

@@ -1,5 +1,6 @@
 // A table that is read under a read lock and changed under the write lock.
 //@ build: O0 O2 O2+nopie
+//@ full: O2+clang O3
 //@ focus: change_entry read_entry
 //@ twin-expect: what=table functions=change_entry,read_entry
 #include "../lib/crew.h"
@@ -51,7 +52,7 @@ static void reader(void)
 {
     for (unsigned i = 0; i < ROUNDS / 2; i++) {
         enter(0);
-        (void)read_entry(1);
+        use_value(read_entry(1));
         leave();
         busy(8);
     }

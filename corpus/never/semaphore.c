@@ -1,5 +1,6 @@
 // A semaphore used as a lock.
 //@ build: O0 O2
+//@ full: O2+clang
 //@ focus: guarded_bump
 //@ twin-expect: what=balance functions=guarded_bump,guarded_bump
 #include "../lib/crew.h"

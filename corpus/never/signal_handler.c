@@ -1,6 +1,7 @@
 // A signal handler and the code that it interrupts share a counter, in one
 // thread. In the twin the signal goes to another thread than the counter's.
 //@ build: O0 O2
+//@ full: O2+clang
 //@ focus: take_ticks count_tick
 //@ twin-expect: what=ticks functions=take_ticks,count_tick
 #include "../lib/crew.h"
@@ -33,7 +34,7 @@ static void on_signal(int number)
 static void *owner(void *unused)
 {
     while (!__atomic_load_n(&closing, __ATOMIC_ACQUIRE)) {
-        (void)take_ticks();
+        use_value(take_ticks());
         busy(4);
     }
     return unused;

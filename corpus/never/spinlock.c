@@ -1,6 +1,7 @@
 // A hand-made spin lock: taken by an exchange, released by a plain store that
 // only the source calls atomic.
 //@ build: O0 O2 O2+stripped
+//@ full: O2+clang O3
 //@ focus: guarded_bump
 //@ twin-expect: what=balance functions=guarded_bump,guarded_bump
 #include "../lib/crew.h"

@@ -1,6 +1,7 @@
 // A job lives on its owner's stack; the owner hands it to a worker and takes it
 // back, both under a mutex. In the twin nobody waits for anybody.
 //@ build: O0 O2
+//@ full: O2+clang
 //@ focus: fill_job do_job read_job
 //@ twin-expect: what=* region=stack functions=fill_job,do_job
 #include "../lib/crew.h"
@@ -91,7 +92,7 @@ int main(void)
         }
         hand_to(TO_WORKER);
         await_turn(TO_OWNER);
-        (void)read_job(&job);
+        use_value(read_job(&job));
     }
     pthread_join(helper, NULL);
     return 0;

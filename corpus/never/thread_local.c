@@ -1,6 +1,7 @@
 // Each thread has its own counter, reached through a pointer that is the same
 // in the source and different in each thread.
 //@ build: O0 O2
+//@ full: O2+clang
 //@ focus: bump
 //@ twin-expect: what=own_count functions=bump,bump
 #include "../lib/crew.h"

@@ -1,6 +1,7 @@
 // Three locks taken pairwise: no one lock guards the variable in all threads,
 // and yet every two of them exclude each other.
 //@ build: O0 O2
+//@ full: O2+clang
 //@ focus: guarded_bump
 //@ twin-expect: what=balance functions=guarded_bump,guarded_bump
 #include "../lib/crew.h"

@@ -2,6 +2,7 @@
 // are a plain load and a plain store in the binary. A waiter lets the processor
 // go, since a lock that is fair to a thread without one would take for ever.
 //@ build: O0 O2 O2+stripped
+//@ full: O2+clang O3
 //@ focus: guarded_bump
 //@ twin-expect: what=balance functions=guarded_bump,guarded_bump
 #include "../lib/crew.h"

@@ -36,7 +36,15 @@ pub fn all(kernels: Kernels) -> Result<Tally> {
 
 /// The unit tests alone.
 pub fn units() -> Result<Tally> {
-    run(&["--workspace", "--lib", "--bins"], Vec::new())
+    // The fuzzer is no test, and would be run as one.
+    let which = [
+        "--workspace",
+        "--exclude",
+        "redhanded-fuzz",
+        "--lib",
+        "--bins",
+    ];
+    run(&which, Vec::new())
 }
 
 fn run(which: &[&str], mut variables: Vec<(&str, std::ffi::OsString)>) -> Result<Tally> {

@@ -26,6 +26,8 @@ pub struct Claims {
     pub expects: Vec<Expectation>,
     /// Variables that must not be reported although a race is expected.
     pub silent: Vec<String>,
+    /// Variables that a report may name once only.
+    pub once: Vec<String>,
     /// Functions that access the guarded memory.
     pub focus: Vec<String>,
 }
@@ -37,6 +39,7 @@ impl Claims {
             list,
             expects: Vec::new(),
             silent: Vec::new(),
+            once: Vec::new(),
             focus: Vec::new(),
         }
     }
@@ -47,10 +50,14 @@ impl Claims {
             ("expect", List::Expected) | ("twin-expect", List::Never) => {
                 self.expects.push(Expectation::parse(value)?);
             }
-            ("silent", List::Expected) => {
+            ("silent" | "once", List::Expected) => {
                 let what = value.trim().strip_prefix("what=");
-                self.silent
-                    .push(what.context("`silent` takes `what=NAME`")?.to_owned());
+                let what = what.with_context(|| format!("`{key}` takes `what=NAME`"))?;
+                let list = match key {
+                    "silent" => &mut self.silent,
+                    _ => &mut self.once,
+                };
+                list.push(what.to_owned());
             }
             ("focus", List::Never) => {
                 self.focus
@@ -64,8 +71,8 @@ impl Claims {
     /// The directives that [`Claims::take`] knows, for an error message.
     pub const fn known(&self) -> &'static str {
         match self.list {
-            List::Expected => "expect, silent",
-            List::Never => "focus, twin-expect",
+            List::Expected => "expect, silent, once",
+            List::Never => "focus, twin-expect, allow",
         }
     }
 
@@ -101,6 +108,14 @@ impl Claims {
 pub struct Expectation {
     /// The beginning of the variable's name with its field path; `None` for anything.
     pub what: Option<String>,
+    /// What is behind the pointer: the type, without keywords and scopes, and the path. Builds
+    /// without types know nothing of it.
+    pub pointee: Option<String>,
+    /// The values, before and after, that it may have in its type. Builds without types know
+    /// nothing of them.
+    pub typed: Vec<String>,
+    /// The size of the allocator's block.
+    pub block: Option<u64>,
     /// A word of the region it lies in: `heap`, `stack`, `shared`.
     pub region: Option<String>,
     /// The functions of the accesses, in either order.
@@ -111,12 +126,24 @@ pub struct Expectation {
     pub system_call: Option<String>,
     /// The kernel context of each function, in the same order.
     contexts: Vec<String>,
-    /// The class that it is reported as.
-    pub class: String,
+    /// What each side does, in the order of the functions; a system call comes last.
+    kinds: Vec<String>,
+    /// Whether the bytes must be told as changed.
+    pub changed: bool,
+    /// The class that it must be reported as, whatever debug information there is.
+    /// Without one it is `race`, or possibly atomic where types are not described.
+    pub class: Option<String>,
 }
 
-/// The default class.
-const RACE: &str = "race";
+impl Expectation {
+    /// Whether the other side is the kernel, reading. Only root sees that: it changes nothing.
+    pub fn is_read_by_kernel(&self) -> bool {
+        self.system_call.is_some() && self.kinds.last().is_some_and(|kind| kind == "read")
+    }
+}
+
+/// What an access can do.
+const KINDS: &[&str] = &["read", "write", "update"];
 
 /// The contexts that a kernel runs code in.
 const CONTEXTS: &[&str] = &["task", "softirq", "hardirq", "nmi"];
@@ -135,12 +162,17 @@ impl Expectation {
         let mut what = None;
         let mut expectation = Self {
             what: None,
+            pointee: None,
+            typed: Vec::new(),
+            block: None,
             region: None,
             functions: Vec::new(),
             unknown_origin: false,
             system_call: None,
             contexts: Vec::new(),
-            class: RACE.to_owned(),
+            kinds: Vec::new(),
+            changed: false,
+            class: None,
         };
         for word in value.split_whitespace() {
             match word.split_once('=') {
@@ -148,10 +180,29 @@ impl Expectation {
                 Some(("functions", names)) => {
                     expectation.functions = names.split(',').map(FunctionName::parse).collect();
                 }
+                Some(("pointee", name)) => expectation.pointee = Some(name.to_owned()),
+                Some(("typed", names)) => {
+                    expectation.typed = names.split(',').map(str::to_owned).collect();
+                }
+                Some(("block", size)) => {
+                    expectation.block = Some(size.parse().context("`block` is a number of bytes")?);
+                }
                 Some(("region", word)) => expectation.region = Some(word.to_owned()),
                 Some(("origin", "unknown")) => expectation.unknown_origin = true,
                 Some(("system_call", name)) => expectation.system_call = Some(name.to_owned()),
-                Some(("class", name)) => expectation.class = name.to_owned(),
+                Some(("class", name)) => expectation.class = Some(name.to_owned()),
+                Some(("values", "changed")) => expectation.changed = true,
+                Some(("kinds", kinds)) => {
+                    expectation.kinds = kinds.split(',').map(str::to_owned).collect();
+                    ensure!(
+                        expectation
+                            .kinds
+                            .iter()
+                            .all(|kind| KINDS.contains(&kind.as_str())),
+                        "`kinds` are of {}",
+                        KINDS.join(", ")
+                    );
+                }
                 Some(("contexts", kinds)) => {
                     expectation.contexts = kinds.split(',').map(str::to_owned).collect();
                     ensure!(
@@ -164,8 +215,8 @@ impl Expectation {
                     );
                 }
                 _ => bail!(
-                    "`{word}` is none of class=, what=, region=, functions=, contexts=, \
-                     origin=unknown, system_call="
+                    "`{word}` is none of class=, what=, pointee=, typed=, block=, region=, functions=, contexts=, kinds=, \
+                     values=changed, origin=unknown, system_call="
                 ),
             }
         }
@@ -184,6 +235,11 @@ impl Expectation {
                 || expectation.contexts.len() == expectation.functions.len(),
             "`contexts` says one for each function, or is left out"
         );
+        let sides = if expectation.unknown_origin { 1 } else { 2 };
+        ensure!(
+            expectation.kinds.is_empty() || expectation.kinds.len() == sides,
+            "`kinds` says one for each side, or is left out"
+        );
         Ok(expectation)
     }
 
@@ -191,18 +247,32 @@ impl Expectation {
     pub fn context(&self, function: usize) -> &str {
         self.contexts.get(function).map_or("task", String::as_str)
     }
+
+    /// What the side at this index must do, if that is said.
+    pub fn kind(&self, side: usize) -> Option<&str> {
+        self.kinds.get(side).map(String::as_str)
+    }
 }
 
 /// The text of the directive.
 impl fmt::Display for Expectation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.class != RACE {
-            write!(f, "class={} ", self.class)?;
+        if let Some(class) = &self.class {
+            write!(f, "class={class} ")?;
         }
         if self.unknown_origin {
             f.write_str("origin=unknown ")?;
         }
         write!(f, "what={}", self.what.as_deref().unwrap_or("*"))?;
+        if let Some(pointee) = &self.pointee {
+            write!(f, " pointee={pointee}")?;
+        }
+        if !self.typed.is_empty() {
+            write!(f, " typed={}", self.typed.join(","))?;
+        }
+        if let Some(block) = &self.block {
+            write!(f, " block={block}")?;
+        }
         if let Some(region) = &self.region {
             write!(f, " region={region}")?;
         }
@@ -214,10 +284,13 @@ impl fmt::Display for Expectation {
         if !self.contexts.is_empty() {
             write!(f, " contexts={}", self.contexts.join(","))?;
         }
-        match &self.system_call {
-            Some(call) => write!(f, " system_call={call}"),
-            None => Ok(()),
+        if let Some(call) = &self.system_call {
+            write!(f, " system_call={call}")?;
         }
+        if !self.kinds.is_empty() {
+            write!(f, " kinds={}", self.kinds.join(","))?;
+        }
+        f.write_str(if self.changed { " values=changed" } else { "" })
     }
 }
 
@@ -298,7 +371,11 @@ mod tests {
             "what=buffer functions=use system_call=read",
             "what=totals.ticks functions=on_tick,~take contexts=softirq,task",
             "what=* region=shared functions=a,b",
+            "what=* pointee=item.flags region=heap functions=a,b",
+            "what=* typed=IDLE,BUSY block=40 functions=a,b",
             "class=special what=clock functions=a,b",
+            "what=mode functions=a system_call=ioctl kinds=write,read",
+            "what=n functions=a,b kinds=update,read values=changed",
         ] {
             assert_eq!(expectation(words).unwrap().to_string(), words);
         }
@@ -317,6 +394,17 @@ mod tests {
         for wrong in ["contexts=task", "contexts=task,user", "contexts="] {
             let error = expectation(&format!("{both} {wrong}")).unwrap_err();
             assert!(error.to_string().contains("contexts"), "{error}");
+        }
+    }
+
+    #[test]
+    fn kinds_belong_to_sides() {
+        let told = expectation("what=n functions=a system_call=read kinds=read,write").unwrap();
+        assert_eq!((told.kind(0), told.kind(1)), (Some("read"), Some("write")));
+        assert_eq!(expectation("what=n functions=a,b").unwrap().kind(0), None);
+        for wrong in ["kinds=read", "kinds=read,look", "kinds="] {
+            let error = expectation(&format!("what=n functions=a,b {wrong}")).unwrap_err();
+            assert!(error.to_string().contains("kinds"), "{error}");
         }
     }
 

@@ -103,7 +103,8 @@ fn drain<R: Read + Send + 'static>(pipe: Option<R>) -> thread::JoinHandle<String
     })
 }
 
-fn wait(child: &mut Child, limit: Duration) -> Result<Option<ExitStatus>> {
+/// Waits for the leader of a process group. Kills the group after `limit`.
+pub fn wait(child: &mut Child, limit: Duration) -> Result<Option<ExitStatus>> {
     let start = Instant::now();
     loop {
         if let Some(status) = child.try_wait()? {
@@ -139,7 +140,8 @@ mod tests {
         // The grandchild keeps the pipe open: reading to its end would hang if only the
         // shell were killed.
         command.args(["-c", "echo begun; sleep 1000 & wait"]);
-        let outcome = captured(&mut command, Duration::from_millis(300)).unwrap();
+        // Long enough for a shell to start on a busy machine.
+        let outcome = captured(&mut command, Duration::from_secs(3)).unwrap();
         assert!(outcome.status.is_none());
         assert_eq!(outcome.stdout, "begun\n");
     }

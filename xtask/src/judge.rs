@@ -6,7 +6,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use redhanded_model::{AccessReport, Class, Frame, Race, Report, What};
+use redhanded_model::{AccessReport, Class, Frame, Race, Report, Values, What};
 use redhanded_report::json;
 use serde::Serialize;
 
@@ -85,9 +85,11 @@ fn function_symbol(line: &str) -> Option<(u64, String)> {
 /// What the judge knows of the program beside its report.
 #[derive(Debug, Default)]
 pub struct Circumstances {
-    /// Present when the program is stripped: then names may be missing, and a
-    /// race may be possibly atomic for all that the binary shows.
+    /// Present when the program is stripped: then names may be missing.
     pub stripped: Option<Symbols>,
+    /// Whether variables and types are not described: then a race may be possibly
+    /// atomic for all that the binary shows, and fields have no names.
+    pub scant: bool,
     /// Whether kernel accesses cannot be watched, so that a system call shows
     /// only as bytes that changed.
     pub unprivileged: bool,
@@ -96,35 +98,83 @@ pub struct Circumstances {
 impl Circumstances {
     /// Whether this race is the expected one.
     pub fn meets(&self, expected: &Expectation, race: &Race) -> bool {
-        let class = word(race.class) == expected.class || self.stripped.is_some();
-        class && self.meets_what(expected, &race.what) && self.meets_sides(expected, race)
+        let class = match &expected.class {
+            Some(class) => class == "*" || word(race.class) == *class,
+            None => {
+                race.class == Class::Race || (self.scant && race.class == Class::PossiblyAtomic)
+            }
+        };
+        class
+            && self.meets_what(expected, &race.what)
+            && self.meets_values(expected, &race.values)
+            && self.meets_sides(expected, race)
+    }
+
+    /// Whether this is the expected race, told with values that cannot be right.
+    pub fn misstates(&self, expected: &Expectation, race: &Race) -> bool {
+        let values = &race.values;
+        expected.changed && values.before == values.after && self.meets(expected, race)
+    }
+
+    fn meets_values(&self, expected: &Expectation, values: &Values) -> bool {
+        if expected.typed.is_empty() || self.scant {
+            return true;
+        }
+        let is_expected = |text: &String| expected.typed.contains(text);
+        values
+            .typed
+            .as_ref()
+            .is_some_and(|typed| is_expected(&typed.before) && is_expected(&typed.after))
     }
 
     fn meets_what(&self, expected: &Expectation, what: &What) -> bool {
         let region = what.region.to_string();
         let words = |wanted: &String| region.split([' ', ',']).any(|word| word == wanted);
-        if !expected.region.iter().all(words) {
+        let here = |wanted: &String| match wanted.strip_prefix('!') {
+            Some(unwanted) => !words(&unwanted.to_owned()),
+            None => words(wanted),
+        };
+        if !expected.region.iter().all(here) {
+            return false;
+        }
+        if expected.block.is_some() && what.block.map(|block| block.size) != expected.block {
+            return false;
+        }
+        if let Some(wanted) = &expected.pointee
+            && !self.scant
+            && !names_pointee(what, wanted)
+        {
             return false;
         }
         match (&expected.what, &what.name) {
             (None, _) => true,
             (Some(_), None) => self.stripped.is_some(),
-            (Some(_), Some(_)) => expected
-                .what
-                .as_deref()
-                .is_some_and(|name| begins(what, name)),
+            (Some(wanted), Some(_)) if self.scant => {
+                begins(what, wanted.split(['.', '[']).next().unwrap_or(wanted))
+            }
+            (Some(wanted), Some(_)) => begins(what, wanted),
         }
     }
 
     fn meets_sides(&self, expected: &Expectation, race: &Race) -> bool {
         let seen = |name: &FunctionName, access: &AccessReport| self.is_in(name, access);
+        let does = |access: &AccessReport, side: usize| {
+            expected
+                .kind(side)
+                .is_none_or(|kind| word(access.kind) == kind)
+        };
         match (&expected.functions[..], &race.accesses[..]) {
-            ([name], [only]) => (expected.unknown_origin || self.unprivileged) && seen(name, only),
+            ([name], [only]) => {
+                (expected.unknown_origin || self.unprivileged) && seen(name, only) && does(only, 0)
+            }
             ([name], [a, b]) => {
                 let call = expected.system_call.as_deref();
                 let by_call =
                     |access: &AccessReport| call.is_some() && access.system_call.as_deref() == call;
-                (seen(name, a) && by_call(b)) || (seen(name, b) && by_call(a))
+                let both = |a: &AccessReport, b: &AccessReport| {
+                    seen(name, a) && by_call(b) && does(a, 0) && does(b, 1)
+                };
+                both(a, b) || both(b, a)
             }
             ([first, second], [a, b]) => {
                 let both = |a: &AccessReport, b: &AccessReport| {
@@ -132,6 +182,8 @@ impl Circumstances {
                         && seen(second, b)
                         && is_in_context(a, expected.context(0))
                         && is_in_context(b, expected.context(1))
+                        && does(a, 0)
+                        && does(b, 1)
                 };
                 both(a, b) || both(b, a)
             }
@@ -165,10 +217,21 @@ fn is_in_context(access: &AccessReport, wanted: &str) -> bool {
     context.map_or("task".to_owned(), |context| word(context.kind)) == wanted
 }
 
+/// Whether what is behind the pointer is this, beyond doubt: `item.flags` is
+/// `struct item.flags`, and `Account.balance` is `bank::Account.balance`.
+fn names_pointee(what: &What, wanted: &str) -> bool {
+    let Some(pointee) = what.pointee.as_ref().filter(|pointee| !pointee.doubtful) else {
+        return false;
+    };
+    let name = pointee.name();
+    let name = name.rsplit(' ').next().unwrap_or(&name);
+    name.rsplit("::").next().unwrap_or(name) == wanted
+}
+
 /// Whether the variable with its field path begins with `wanted`, at a whole name.
 pub fn begins(what: &What, wanted: &str) -> bool {
     let Some(name) = &what.name else { return false };
-    let short = name.rsplit("::").next().unwrap_or(name);
+    let short = without_package(name.rsplit("::").next().unwrap_or(name));
     let path = format!("{short}{}", what.field.as_deref().unwrap_or(""));
     path.strip_prefix(wanted)
         .is_some_and(|rest| !rest.starts_with(|next: char| next.is_alphanumeric() || next == '_'))
@@ -192,8 +255,18 @@ pub fn base_name(name: &str) -> &str {
     };
     // A return type, as demangled templates have it: `int lookup<3>(int)`.
     let cut = cut.rsplit(' ').next().unwrap_or(cut);
-    let last = cut.rsplit("::").next().unwrap_or(cut);
+    let last = without_package(cut.rsplit("::").next().unwrap_or(cut));
     last.split('.').next().unwrap_or(last)
+}
+
+/// A name of Go's package `main` without the package. What C compilers append to a
+/// function `main` is no name.
+fn without_package(name: &str) -> &str {
+    const APPENDED: &[&str] = &["cold", "constprop", "isra", "part", "lto_priv"];
+    match name.strip_prefix("main.") {
+        Some(rest) if !APPENDED.iter().any(|one| rest.starts_with(one)) => rest,
+        _ => name,
+    }
 }
 
 /// Reports for tests.
@@ -307,6 +380,32 @@ mod tests {
         assert!(!meets(words, &special));
         assert!(meets(&format!("class=special {words}"), &special));
         assert!(!meets(&format!("class=special {words}"), BOTH));
+        assert!(meets(&format!("class=* {words}"), &special));
+    }
+
+    #[test]
+    fn each_side_has_its_kind() {
+        let caught = r#"{"class":"race","what":{"name":"mode","field":null},"accesses":[
+            {"function":"toggle","kind":"write"},{"function":"f","system_call":"ioctl","kind":"read"}]}"#;
+        let words = "what=mode functions=toggle system_call=ioctl";
+        assert!(meets(words, caught));
+        assert!(meets(&format!("{words} kinds=write,read"), caught));
+        assert!(!meets(&format!("{words} kinds=write,write"), caught));
+        assert!(!meets(&format!("{words} kinds=read,read"), caught));
+    }
+
+    #[test]
+    fn values_must_be_told_as_changed_where_that_is_said() {
+        let words = expectation("what=st functions=bump,__memmove values=changed");
+        let judge = Circumstances::default();
+        let with = |before: &str, after: &str| {
+            let values = format!(r#"{{"values":{{"before":"{before}","after":"{after}"}},"#);
+            race(&BOTH.replacen('{', &values, 1))
+        };
+        assert!(judge.misstates(&words, &with("0d01", "0d01")));
+        assert!(!judge.misstates(&words, &with("0d01", "0e01")));
+        let anything = expectation("what=st functions=bump,__memmove");
+        assert!(!judge.misstates(&anything, &with("0d01", "0d01")));
     }
 
     #[test]
@@ -345,18 +444,26 @@ mod tests {
             &heap
         ));
         assert!(!meets("what=* region=heap functions=bump,__memmove", &heap));
+        let elsewhere = |word: &str| format!("what=* region=!{word} functions=bump,__memmove");
+        assert!(meets(&elsewhere("heap"), &heap));
+        assert!(!meets(&elsewhere("shared"), &heap));
     }
 
     #[test]
-    fn a_possibly_atomic_race_is_expected_of_stripped_programs_only() {
+    fn a_possibly_atomic_race_is_expected_where_types_are_not_described_only() {
         let softer = BOTH.replace("\"race\"", "\"possibly-atomic\"");
         let words = "what=st functions=bump,__memmove";
         assert!(!meets(words, &softer));
-        let stripped = Circumstances {
-            stripped: Some(Symbols::default()),
+        let scant = Circumstances {
+            scant: true,
             ..Default::default()
         };
-        assert!(stripped.meets(&expectation(words), &race(&softer)));
+        assert!(scant.meets(&expectation(words), &race(&softer)));
+        let strict = expectation(&format!("class=race {words}"));
+        assert!(!scant.meets(&strict, &race(&softer)));
+        assert!(scant.meets(&strict, &race(BOTH)));
+        let field = expectation("what=st.unnamed functions=bump,__memmove");
+        assert!(scant.meets(&field, &race(BOTH)), "fields have no names");
     }
 
     #[test]
@@ -418,6 +525,10 @@ mod tests {
             ("add_squares._omp_fn.0", "add_squares"),
             ("static_mut::count_hit", "count_hit"),
             ("main::{{closure}}", "{{closure}}"),
+            ("main.bump", "bump"),
+            ("main.worker.func1", "worker"),
+            ("main.cold", "main"),
+            ("main.constprop.0", "main"),
         ] {
             assert_eq!(base_name(full), base, "of {full}");
         }

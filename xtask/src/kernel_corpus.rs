@@ -36,7 +36,7 @@ const BUILT_WITHIN: Duration = Duration::from_secs(900);
 pub struct Options {
     /// Only modules whose list and name fit, e.g. 'never/*' or 'seqlock*'
     #[arg(long, value_name = "GLOB")]
-    only: Option<String>,
+    filter: Option<String>,
     /// How many seeds an expected module is tried with
     #[arg(long, value_name = "N", default_value_t = 1)]
     seeds: u64,
@@ -61,10 +61,11 @@ impl Options {
     /// The short form, as in `cargo xtask test`.
     pub const fn short() -> Self {
         Self {
-            only: None,
+            filter: None,
             seeds: 1,
             windows: 400,
-            within: 60,
+            // One seed alone may not miss a race by chance.
+            within: 180,
             backports: false,
             list: false,
             redhanded: None,
@@ -96,7 +97,7 @@ pub fn provide_packages(archive: Archive) -> Result<Provision> {
 
 /// Runs the corpus and prints the results; returns how many cases passed.
 pub fn run(options: &Options) -> Result<Tally> {
-    let modules = select(options.only.as_deref())?;
+    let modules = select(options.filter.as_deref())?;
     if options.list {
         for module in &modules {
             println!("{}", module.title());
@@ -123,7 +124,7 @@ pub fn run(options: &Options) -> Result<Tally> {
         first_round: Duration::from_secs(1),
         windows: options.windows,
         found_within: Duration::from_secs(options.within),
-        windows_within: Duration::from_secs((options.windows * 2 / 5).max(60)),
+        windows_within: Duration::from_secs(options.windows.max(180)),
     };
     let trials = Trials {
         redhanded,
@@ -134,10 +135,10 @@ pub fn run(options: &Options) -> Result<Tally> {
     Ok(results::print_summary(&trials.of_all(&modules)))
 }
 
-fn select(only: Option<&str>) -> Result<Vec<Module>> {
-    let only = only.map(matcher).transpose()?;
+fn select(filter: Option<&str>) -> Result<Vec<Module>> {
+    let filter = filter.map(matcher).transpose()?;
     let mut modules = module::read_all(paths::root(), Path::new("corpus/kernel"))?;
-    if let Some(glob) = only {
+    if let Some(glob) = filter {
         modules.retain(|module| glob.is_match(module.title()) || glob.is_match(&module.name));
     }
     ensure!(!modules.is_empty(), "no module fits");

@@ -4,10 +4,14 @@ mod cargo_test;
 mod claims;
 mod command;
 mod corpus;
+mod deb;
 mod dependencies;
 mod fuzz;
+mod hostile;
 mod judge;
 mod kernel_corpus;
+mod kills;
+mod names;
 mod packages;
 mod paths;
 mod redhanded;
@@ -16,6 +20,7 @@ mod steps;
 mod suite;
 mod test;
 mod trial;
+mod verdicts;
 
 use std::process::ExitCode;
 
@@ -33,7 +38,7 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Task {
-    /// Run everything a change must pass: format, dependencies, lints, fuzz, tests, corpora, demo
+    /// Run everything a change must pass: format, dependencies, lints, fuzz, tests, attacks, corpora, demo
     Test(test::Options),
     /// Run the programs of the corpus under Redhanded and judge its reports
     Corpus(corpus::Options),
@@ -41,14 +46,20 @@ enum Task {
     KernelCorpus(kernel_corpus::Options),
     /// Run a labelled suite of racy and race-free programs and print recall and specificity
     Suite(suite::Options),
-    /// Feed damaged files to the parsers of foreign bytes
-    Fuzz {
-        /// For how many seconds
-        #[arg(long, value_name = "N", default_value_t = 60)]
-        seconds: u64,
-    },
+    /// Run the labelled races and print how many verdicts are right
+    Verdicts(verdicts::Options),
+    /// Kill processes of Redhanded at random moments and count the targets that suffer from it
+    Kills(kills::Options),
+    /// Count the accesses through pointers that get a name, in programs as compiled
+    Names(names::Options),
+    /// Have programs, files, stubs and users attack the tool
+    Hostile(hostile::Options),
+    /// Feed the parsers of foreign bytes with inputs that reach more and more of their code
+    Fuzz(fuzz::Options),
     /// Check licences, sources and known vulnerabilities of all dependencies with cargo-deny
     Dependencies,
+    /// Build the Debian package, install it into an empty folder, and remove it again
+    Deb(deb::Options),
     /// Install the Debian packages that the tests need
     Packages,
 }
@@ -59,8 +70,13 @@ fn main() -> ExitCode {
         Task::Corpus(options) => corpus::run(&options).map(all_passed),
         Task::KernelCorpus(options) => kernel_corpus::run(&options).map(all_passed),
         Task::Suite(options) => suite::run(&options).map(|()| true),
-        Task::Fuzz { seconds } => fuzz::run(seconds).map(|()| true),
+        Task::Verdicts(options) => verdicts::run(&options).map(all_passed),
+        Task::Kills(options) => kills::run(&options).map(all_passed),
+        Task::Names(options) => names::run(&options).map(|()| true),
+        Task::Hostile(options) => hostile::run(&options).map(all_passed),
+        Task::Fuzz(options) => fuzz::run(&options).map(all_passed),
         Task::Dependencies => dependencies::check().map(|()| true),
+        Task::Deb(options) => deb::run(&options).map(|_| true),
         Task::Packages => packages::provide().map(|()| true),
     };
     match outcome {

@@ -37,12 +37,47 @@ const NEEDS: &[Need] = &[
     Need {
         sign: Sign::Program("g++"),
         package: "g++",
-        why: "builds the C++ programs of the corpus",
+        why: "builds the C++ programs of the corpus, and the fuzzer's engine",
+    },
+    Need {
+        sign: Sign::Program("clang"),
+        package: "clang",
+        why: "builds programs of the corpus a second way",
+    },
+    Need {
+        sign: Sign::Program("ld.lld"),
+        package: "lld",
+        why: "links programs that clang optimises at link time",
+    },
+    Need {
+        sign: Sign::Library("libatomic.a"),
+        package: "gcc",
+        why: "16-byte atomics in programs of the corpus",
+    },
+    Need {
+        sign: Sign::Program("musl-gcc"),
+        package: "musl-tools",
+        why: "links programs of the corpus against another C library",
+    },
+    Need {
+        sign: Sign::Program("go"),
+        package: "golang-go",
+        why: "builds the Go programs of the corpus",
     },
     Need {
         sign: Sign::Program("gdb"),
         package: "gdb",
         why: "opens the core files that tests write",
+    },
+    Need {
+        sign: Sign::Program("curl"),
+        package: "curl",
+        why: "fetches debug information from a server in a test",
+    },
+    Need {
+        sign: Sign::Program("chromium"),
+        package: "chromium",
+        why: "opens the HTML reports that tests write",
     },
     Need {
         sign: Sign::Header("pthread.h"),

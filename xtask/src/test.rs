@@ -10,7 +10,9 @@ use redhanded_provision::{Archive, cache_folder, provide_newer_qemu};
 use crate::cargo_test::{self, Kernels};
 use crate::results::Tally;
 use crate::steps::Steps;
-use crate::{command, corpus, dependencies, fuzz, kernel_corpus, packages, paths};
+use crate::{
+    command, corpus, deb, dependencies, fuzz, hostile, kernel_corpus, kills, packages, paths,
+};
 
 /// Options of `cargo xtask test`.
 #[derive(Args, Debug)]
@@ -47,7 +49,7 @@ pub fn run(options: &Options) -> Result<bool> {
     steps.run("dependencies", check_dependencies);
     steps.run("lints", lints);
     steps.run("release build", release_build);
-    steps.run("fuzz, short run", short_fuzz);
+    steps.run("fuzz, short run", || fuzz::run(&fuzz::Options::short()));
     let (provided, took) = kernels
         .join()
         .map_err(|_| anyhow!("fetching kernels panicked"))?;
@@ -61,6 +63,8 @@ pub fn run(options: &Options) -> Result<bool> {
         took,
     );
     steps.run("tests", || cargo_test::all(kernels));
+    steps.run("kills, a few", || kills::run(&kills::Options::short()));
+    steps.run("hostile suite", || hostile::run(&hostile::Options::short()));
     steps.run("corpus, short form", || {
         corpus::run(&corpus::Options::short())
     });
@@ -75,6 +79,7 @@ pub fn run(options: &Options) -> Result<bool> {
     });
     steps.run("kernel benchmark, short run", short_kernel_benchmark);
     steps.run("demo", demo);
+    steps.run("Debian package", || deb::run(&deb::Options::default()));
     Ok(steps.print_result())
 }
 
@@ -116,11 +121,6 @@ fn check_dependencies() -> Result<Tally> {
 
 fn release_build() -> Result<Tally> {
     paths::redhanded(None)?;
-    Ok(Tally::PASSED)
-}
-
-fn short_fuzz() -> Result<Tally> {
-    fuzz::run(20)?;
     Ok(Tally::PASSED)
 }
 

@@ -11,6 +11,10 @@ use crate::claims::{Claims, Expectation, List};
 use crate::judge::{Circumstances, begins, word};
 use crate::redhanded::{Finding, NOT_APPLICABLE, Round};
 
+/// A twin may take so many times the windows that the guarded case is silent in. Chance decides
+/// in which window the threads meet, and there are hundreds of twins.
+const TWIN_WINDOWS: u64 = 4;
+
 /// What can be put on trial.
 pub trait Case {
     /// The name in tables.
@@ -175,6 +179,16 @@ impl<'a, C: Case> Trial<'a, C> {
                     bail!("`{what}` must not be reported\n{}", shown(&finding));
                 }
             }
+            for what in &self.case.claims().once {
+                if races.iter().filter(|race| begins(&race.what, what)).count() > 1 {
+                    bail!("`{what}` is reported more than once\n{}", shown(&finding));
+                }
+            }
+            for one in &self.case.claims().expects {
+                if races.iter().any(|race| circumstances.misstates(one, race)) {
+                    bail!("told as unchanged: {one}\n{}", shown(&finding));
+                }
+            }
             missing.retain(|one| !races.iter().any(|race| circumstances.meets(one, race)));
             if missing.is_empty() {
                 return Ok(Some(Ok(start.elapsed())));
@@ -239,9 +253,10 @@ impl<'a, C: Case> Trial<'a, C> {
         Ok(())
     }
 
-    /// Without its guard, the same source must be caught within as many windows.
+    /// Without its guard, the same source must be caught within a few times as many windows.
     fn twin(&mut self) -> Result<State> {
         let start = Instant::now();
+        let most = self.demands.windows * TWIN_WINDOWS;
         let circumstances = self.case.circumstances()?;
         let mut missing: Vec<_> = self.case.claims().expects.iter().collect();
         let mut windows = 0;
@@ -251,7 +266,7 @@ impl<'a, C: Case> Trial<'a, C> {
             let finding = self.round(&Round {
                 seed: number + 1,
                 time,
-                windows: Some(self.demands.windows - windows),
+                windows: Some(most - windows),
                 focus,
             })?;
             windows += finding.report.run.windows;
@@ -260,7 +275,7 @@ impl<'a, C: Case> Trial<'a, C> {
             if missing.is_empty() {
                 break;
             }
-            if windows >= self.demands.windows || start.elapsed() >= self.demands.windows_within {
+            if windows >= most || start.elapsed() >= self.demands.windows_within {
                 bail!(
                     "not reported in {windows} windows: {}\n{}",
                     listed(&missing),
@@ -342,7 +357,8 @@ mod tests {
     fn judged(redhanded: &Redhanded, list: List, twin: bool) -> State {
         let directives = match list {
             List::Expected => {
-                "//@ build: O0\n//@ expect: what=balance functions=bump,bump\n//@ silent: what=lock\n"
+                "//@ build: O0\n//@ expect: what=balance functions=bump,bump\n//@ silent: what=lock\n\
+                 //@ once: what=balance\n"
             }
             List::Never => {
                 "//@ build: O0\n//@ focus: bump\n//@ twin-expect: what=balance functions=bump,bump\n"
@@ -391,6 +407,15 @@ mod tests {
         assert_failed(
             judged(&both, List::Expected, false),
             "`lock` must not be reported",
+        );
+    }
+
+    #[test]
+    fn a_race_that_is_listed_twice_fails() {
+        let twice = oracle("twice", 9, &[CAUGHT, CAUGHT], 66);
+        assert_failed(
+            judged(&twice, List::Expected, false),
+            "`balance` is reported more than once",
         );
     }
 

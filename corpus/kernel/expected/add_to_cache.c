@@ -2,6 +2,7 @@
 // since the first update of one thread can undo the second of the other. Once
 // the flags have settled every store writes the value that is already there.
 //@ expect: what=entry.flags functions=add_to_cache,add_to_cache
+//@ race: what=entry.flags truth=harmful category=looks-redundant
 #include "../lib/crew.h"
 
 enum { FLAG_CACHED = 1, FLAG_NOT_DELETED = 2 };

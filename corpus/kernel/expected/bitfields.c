@@ -1,6 +1,7 @@
 // Two bit-fields of one integer: each thread updates its own field, and each
 // update loads and stores the whole integer.
 //@ expect: what=st functions=set_status,count_packet
+//@ race: what=st truth=harmful category=lost-update
 #include "../lib/crew.h"
 
 static struct {

@@ -1,6 +1,7 @@
 // Two one-bit fields in one byte, set by two threads: `or byte [m],1` against
 // `or byte [m],2`.
 //@ expect: what=connection functions=mark_initialized,queue_for_closing
+//@ race: what=connection truth=harmful category=lost-update
 #include "../lib/crew.h"
 
 struct connection {

@@ -1,6 +1,7 @@
 // One thread clears a flag of a word while another sets a different one: the
 // set can be swallowed. Both are single instructions, and still not atomic.
 //@ expect: what=context.flags functions=run_context,restart_callback
+//@ race: what=context.flags truth=harmful category=lost-update
 #include "../lib/crew.h"
 
 enum { RUNNING = 0x10, NEED_CALLBACK = 0x20 };

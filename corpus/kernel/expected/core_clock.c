@@ -2,6 +2,7 @@
 // kernel's clock interrupt counts it up meanwhile. Harmless on this processor,
 // a race all the same, and one of its sides is not in the module.
 //@ expect: class=special what=jiffies_64 functions=read_clock,tick_do_update_jiffies64 contexts=task,hardirq
+//@ race: what=jiffies_64 truth=benign category=special-variable
 #include "../lib/crew.h"
 #include <linux/jiffies.h>
 

@@ -1,6 +1,7 @@
 // A module reads how much time a CPU has spent in the kernel from the variable
 // that each CPU has of its own; the clock interrupt of that CPU counts it up.
 //@ expect: what=kernel_cpustat.cpustat[2] functions=read_time,task_group_account_field contexts=task,hardirq
+//@ race: what=kernel_cpustat.cpustat[2] truth=benign category=statistics-counter
 #include "../lib/crew.h"
 #include <linux/kernel_stat.h>
 

@@ -2,6 +2,7 @@
 // them at the same time, and a count is lost. What would be freed at zero is
 // only marked, so that the module survives its own bug.
 //@ expect: what=session.references functions=get_session,put_session
+//@ race: what=session.references truth=harmful category=reference-count
 #include "../lib/crew.h"
 
 static struct {

@@ -2,6 +2,7 @@
 // false without owning the lock, so a guarded store meets an unguarded one.
 //@ expect: what=device.idle_state functions=change_idle_state,change_idle_state
 //@ silent: what=device.transitions
+//@ race: what=device.idle_state truth=harmful category=missing-lock
 #include "../lib/crew.h"
 #include <linux/spinlock.h>
 

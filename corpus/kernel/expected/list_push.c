@@ -2,6 +2,7 @@
 // the same time one is lost. The list is never walked, only emptied.
 //@ expect: what=pending.first functions=push_request,push_request
 //@ expect: what=pending.first functions=push_request,drop_all_requests
+//@ race: what=pending.first truth=harmful category=list-link
 #include "../lib/crew.h"
 
 struct request {

@@ -1,6 +1,7 @@
 // Statistics that each CPU counts for itself, with preemption off as it should
 // be; but another CPU clears them.
 //@ expect: what=traffic.packets functions=count_packet,clear_traffic
+//@ race: what=traffic.packets truth=harmful category=lost-update
 #include "../lib/crew.h"
 #include <linux/percpu.h>
 

@@ -3,6 +3,7 @@
 //@ workload: while :; do echo 3 > /proc/settings; done
 //@ workload: while :; do read low high < /proc/settings; done
 //@ expect: what=settings.high functions=store_settings,show_settings
+//@ race: what=settings.high truth=harmful category=torn-value
 #include "../lib/crew.h"
 #include <linux/proc_fs.h>
 #include <linux/seq_file.h>

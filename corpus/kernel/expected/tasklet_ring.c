@@ -1,6 +1,7 @@
 // A ring that a tasklet fills in softirq context on one CPU and a thread on
 // another drains: the number of filled slots is changed by both.
 //@ expect: what=ring.filled functions=receive_frame,drain_ring contexts=softirq,task
+//@ race: what=ring.filled truth=harmful category=lost-update
 #include "../lib/crew.h"
 #include <linux/interrupt.h>
 

@@ -2,6 +2,7 @@
 // work item that runs again and again in a kernel worker.
 //@ workload: while :; do echo 7 > /dev/threshold; done
 //@ expect: what=monitor.threshold functions=store_threshold,check_level
+//@ race: what=monitor.threshold truth=benign category=both-values-valid
 #include "../lib/crew.h"
 #include <linux/fs.h>
 #include <linux/miscdevice.h>

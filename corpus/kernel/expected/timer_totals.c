@@ -1,6 +1,7 @@
 // Totals that a timer counts in softirq context on one CPU and a thread clears
 // on another, without a lock.
 //@ expect: what=totals.ticks functions=on_tick,take_totals contexts=softirq,task
+//@ race: what=totals.ticks truth=harmful category=lost-update
 #include "../lib/crew.h"
 #include <linux/timer.h>
 

@@ -9,9 +9,11 @@
 //@ workload: taskset 2 toyfs_user open
 //@ options: --delay 30ms
 //@ cleanup: umount /mnt/toy
-//@ expect: what=toyfs_inodes[1].vfs.i_nlink functions=count_opened,count_link
+//@ expect: what=toyfs_inodes[1].vfs.__i_nlink functions=count_opened,count_link
 //@ expect: what=toyfs_inodes[2].vfs.i_size functions=append_bytes,append_bytes
 //@ expect: what=toyfs_inodes[2].vfs.i_size functions=append_bytes,tell_size
+//@ race: what=toyfs_inodes[1].vfs.__i_nlink truth=harmful category=reference-count
+//@ race: what=toyfs_inodes[2].vfs.i_size truth=harmful category=lost-update
 #include "../lib/crew.h"
 #include <linux/fs.h>
 #include <linux/fs_context.h>

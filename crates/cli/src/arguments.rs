@@ -1,6 +1,7 @@
 //! The command line.
 
 mod kernel;
+mod store;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use redhanded_model::Strategy;
@@ -10,6 +11,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 pub use kernel::{Demo, DemoOf, Kernel};
+pub use store::{Remembering, Report, Triage};
 
 const RUN_EXAMPLES: &str = "\
 Examples:
@@ -19,12 +21,15 @@ Examples:
   redhanded run --function 'cache_*' -- ./app sample only these functions
   redhanded run --weight 'parse*=10' -- ./app sample this code ten times as often
   redhanded run --json races.json -- ./app    write a report for scripts (docs/json.md)
+  redhanded run --html races.html -- ./app    write a page for a browser
   redhanded run --stop-on-race -- ./app       stop at the first race, for gdb
+  redhanded run --suspects list -- ./test     hold threads where a list of pairs says
 
 Exit status:
   the program's own if no race was found (128+N if signal N killed it)
   66   a race was found (--exit-code, --fail-on)
-  125  Redhanded failed, or no code matched the globs
+  67   too little was looked at (--min-samples, --min-coverage), and no race was found
+  125  Redhanded or its store failed, or no code matched the globs
   126  the program cannot be run    127  there is no such program";
 
 const ATTACH_EXAMPLES: &str = "\
@@ -37,7 +42,15 @@ Examples:
 Exit status:
   0    no race was found
   66   a race was found (--exit-code, --fail-on)
-  125  Redhanded failed, may not trace the process, or no code matched the globs";
+  67   too little was looked at (--min-samples, --min-coverage), and no race was found
+  125  Redhanded or its store failed, may not trace the process, or no code matched the globs";
+
+const REPLAY_EXAMPLES: &str = "\
+Examples:
+  redhanded run --scenarios races -- ./app    keep what may be harmful
+  redhanded replay races/ab12.scenario        both threads side by side, line by line
+  redhanded replay --order b FILE             with the other thread first
+  redhanded replay --gdb /tmp/race FILE       step through it with gdb, also backwards";
 
 /// Catches data races in unmodified programs and kernels: no recompiling, no
 /// instrumentation, no knowledge of their locks.
@@ -46,6 +59,38 @@ Exit status:
 pub struct Arguments {
     #[command(subcommand)]
     pub command: Command,
+
+    /// Use colours. auto: on a terminal, unless NO_COLOR is set
+    #[arg(
+        long,
+        global = true,
+        value_enum,
+        default_value = "auto",
+        value_name = "WHEN"
+    )]
+    pub color: Colors,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum Colors {
+    /// Where they can be seen
+    Auto,
+    /// In any case
+    Always,
+    /// Not at all
+    Never,
+}
+
+/// What is made from the command line's own description.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum Generated {
+    Bash,
+    Zsh,
+    Fish,
+    Elvish,
+    Powershell,
+    /// The man pages
+    Man,
 }
 
 #[derive(Debug, Subcommand)]
@@ -56,12 +101,24 @@ pub enum Command {
     Attach(Attach),
     /// Observe a Linux kernel in a virtual machine
     Kernel(Kernel),
-    /// Print the report of an earlier session from its log
-    Report(Report),
+    /// Replay a race that was kept by --scenarios, in any order
+    Replay(Replay),
+    /// List, show and compare what earlier runs found: from a store, a report or a log
+    Report(Box<Report>),
+    /// Decide about races in a store: confirmed, fixed, not a problem, deferred
+    Triage(Triage),
     /// List the instructions of a file that can be sampled, and why others cannot be
     Sites(Sites),
     /// See Redhanded catch the races of a small built-in program, or of a kernel
     Demo(Demo),
+    /// Print completions for a shell, or the man pages
+    Generate {
+        /// What to make; man needs a folder
+        #[arg(value_enum, value_name = "WHAT")]
+        what: Generated,
+        /// Where the pages go
+        folder: Option<PathBuf>,
+    },
     /// The program of the demo
     #[command(hide = true)]
     DemoProgram,
@@ -101,6 +158,32 @@ pub struct Run {
 }
 
 #[derive(Debug, Args)]
+#[command(after_help = REPLAY_EXAMPLES)]
+pub struct Replay {
+    /// The file that --scenarios kept
+    #[arg(value_name = "SCENARIO")]
+    pub scenario: PathBuf,
+
+    /// Which thread comes first: a or b; or a:N, which lets B run after A has accessed shared
+    /// bytes N times; or a~N, in which A's Nth store to them arrives last. Default: an order that
+    /// makes a difference
+    #[arg(long, value_name = "ORDER", value_parser = crate::replay::parse_order)]
+    pub order: Option<redhanded_replay::Order>,
+
+    /// Try orders that only a weaker memory model allows, too: a store arrives late (a~1)
+    #[arg(long)]
+    pub weak_memory: bool,
+
+    /// Show every line, not only those around shared bytes
+    #[arg(long)]
+    pub all: bool,
+
+    /// Wait for a debugger at SOCKET, a new file, and serve it both threads
+    #[arg(long, value_name = "SOCKET", conflicts_with = "all")]
+    pub gdb: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
 #[command(after_help = ATTACH_EXAMPLES)]
 pub struct Attach {
     /// The process
@@ -121,6 +204,12 @@ pub struct Attach {
 /// How a process is traced, started for it or not.
 #[derive(Debug, Args)]
 pub struct Tracing {
+    /// Hunt the pairs of code places in FILE, for seconds at each if need be: a report, what
+    /// ThreadSanitizer or Helgrind printed, or lines like `put | get` and `a.c:3 | b.c:7`.
+    /// Nothing else is sampled. Default then: --delay 2s, --overhead 100%
+    #[arg(long, value_name = "FILE")]
+    pub suspects: Option<PathBuf>,
+
     /// How to set debug registers: with perf events, with ptrace thread by thread,
     /// or with whichever is allowed
     #[arg(long, value_enum, default_value = "auto", value_name = "HOW")]
@@ -140,23 +229,85 @@ pub struct Tracing {
     #[arg(long)]
     pub stop_on_race: bool,
 
+    /// Keep what replaying it needs of each race that may be harmful, as a file in DIR for
+    /// redhanded replay
+    #[arg(long, value_name = "DIR", conflicts_with = "no_replay")]
+    pub scenarios: Option<PathBuf>,
+
     /// Write a core file into DIR for each race, with both threads at their
     /// accesses
     #[arg(long, value_name = "DIR")]
     pub core: Option<PathBuf>,
 }
 
-/// How a target is observed, whatever it is.
-#[derive(Debug, Args)]
-pub struct Watch {
+/// The documents that a report is written to.
+#[derive(Clone, Debug, Default, Args)]
+pub struct Documents {
     /// Write the report as JSON to FILE (docs/json.md)
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
+
+    /// Write the report as SARIF to FILE, for code scanning
+    #[arg(long, value_name = "FILE")]
+    pub sarif: Option<PathBuf>,
+
+    /// Write the report as a page for a browser to FILE, which needs no other file
+    /// (docs/reading-a-report.md)
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
+}
+
+/// How much is printed about each race.
+#[derive(Clone, Copy, Debug, Default, Args)]
+pub struct Detail {
+    /// Say why each finding has its class, and what was seen and is no race
+    /// (docs/evidence.md)
+    #[arg(long)]
+    pub explain: bool,
+
+    /// Show the instruction of each access
+    #[arg(long)]
+    pub asm: bool,
+
+    /// Show whole stacks, instructions, addresses and fingerprints
+    #[arg(long, short, conflicts_with = "quiet")]
+    pub verbose: bool,
+}
+
+/// How races are judged, and which of them are told in full.
+#[derive(Clone, Debug, Default, Args)]
+pub struct Verdicts {
+    /// What is said of functions, variables and fields in FILE goes into the verdicts
+    /// (docs/verdicts.md)
+    #[arg(long, value_name = "FILE")]
+    pub annotations: Option<PathBuf>,
+
+    /// Tell in full what is told briefly otherwise: races that are likely benign
+    #[arg(long, value_enum, value_name = "WHICH")]
+    pub show: Option<Show>,
+}
+
+/// What is told in full on demand.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum Show {
+    /// Races that are likely benign
+    Benign,
+}
+
+/// How a target is observed, whatever it is.
+#[derive(Debug, Args)]
+pub struct Watch {
+    #[command(flatten)]
+    pub documents: Documents,
 
     /// Keep the session log in FILE, a new file, from which redhanded report makes
     /// the report again (docs/log.md)
     #[arg(long, value_name = "FILE")]
     pub log: Option<PathBuf>,
+
+    /// Write what happens to FILE as it happens, a line of JSON each (docs/json.md)
+    #[arg(long, value_name = "FILE")]
+    pub events: Option<PathBuf>,
 
     /// The share of their time for which threads (or CPUs) may be held; with 0 nothing
     /// is observed. Default: 5% for a program, 100% for a virtual machine
@@ -181,6 +332,10 @@ pub struct Watch {
     #[arg(long, value_name = "N")]
     pub max_races: Option<u64>,
 
+    /// Do not replay both threads in every order to find out whether the race matters
+    #[arg(long)]
+    pub no_replay: bool,
+
     /// How to see a conflict: with debug registers, by reading the bytes again, or both
     #[arg(long, value_enum, default_value = "both", value_name = "HOW")]
     pub detect: Detect,
@@ -193,54 +348,32 @@ pub struct Watch {
     #[arg(long, value_name = "N", default_value_t = crate::exit::RACE)]
     pub exit_code: u8,
 
-    /// Which findings give that exit status; findings that may be atomic accesses never
-    /// do
-    #[arg(long, value_enum, default_value = "any", value_name = "WHICH")]
-    pub fail_on: FailOn,
+    /// Which findings give that exit status. any, the default: races; findings that may
+    /// be atomic accesses are none
+    #[arg(long, value_enum, value_name = "WHICH")]
+    pub fail_on: Option<FailOn>,
 
     /// Show how the run is going, on stderr. auto: in one line, on a terminal that
     /// the program does not use; always: else in whole lines, one every ten seconds
     #[arg(long, value_enum, default_value = "auto", value_name = "WHEN")]
     pub progress: ShowProgress,
 
+    #[command(flatten)]
+    pub verdicts: Verdicts,
+
+    #[command(flatten)]
+    pub detail: Detail,
+
     /// Print nothing unless a race is found or something goes wrong
     #[arg(long, short)]
     pub quiet: bool,
 
-    // Last, because its heading would hold for all options after it.
+    // Last, because their headings would hold for all options after them.
+    #[command(flatten)]
+    pub remembering: Remembering,
+
     #[command(flatten)]
     pub select: Select,
-}
-
-#[derive(Debug, Args)]
-#[command(after_help = "\
-Examples:
-  redhanded report races.log                   what run --log races.log found
-  redhanded report --json - races.log          as JSON (docs/json.md)
-
-Exit status:
-  0    the report was printed    66   a race is in it, with --fail-on any (--exit-code)
-  125  FILE is no log, or is cut short: the report then covers what is in it")]
-pub struct Report {
-    /// The log
-    #[arg(value_name = "FILE")]
-    pub log: PathBuf,
-
-    /// Write the report as JSON to FILE as well; with - print it instead
-    #[arg(long, value_name = "FILE")]
-    pub json: Option<PathBuf>,
-
-    /// Which findings give another exit status
-    #[arg(long, value_enum, default_value = "never")]
-    pub fail_on: FailOn,
-
-    /// That exit status
-    #[arg(long, value_name = "N", default_value_t = crate::exit::RACE)]
-    pub exit_code: u8,
-
-    /// Print nothing but what went wrong
-    #[arg(long, short)]
-    pub quiet: bool,
 }
 
 #[derive(Debug, Args)]
@@ -268,7 +401,7 @@ pub struct Sites {
 }
 
 /// Which sites are sampled. The other side of a race may be anywhere.
-#[derive(Debug, Args, Default)]
+#[derive(Clone, Debug, Args, Default)]
 #[command(next_help_heading = "Which code is sampled")]
 pub struct Select {
     /// Sample only modules (programs and libraries) that match, or with ! only those
@@ -379,10 +512,17 @@ pub enum ShowProgress {
     Never,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, ValueEnum)]
 pub enum FailOn {
-    /// Any race
+    /// Any race that is neither suppressed nor decided to stay
+    #[default]
     Any,
+    /// Those among them that are new (--store, --baseline)
+    New,
+    /// What is likely harmful, by its verdict
+    Harmful,
+    /// What a replay proved to be harmful: some orders fail, and others do not
+    Proven,
     /// None: the exit status is the program's
     Never,
 }

@@ -3,42 +3,42 @@
 
 mod kernel;
 
-use crate::arguments::{Demo, DemoOf, ShowProgress};
+use crate::arguments::{Demo, DemoOf, Detail, Documents, ShowProgress};
 use crate::exit::Failure;
+use crate::memory::Memory;
 use crate::observe::{Display, Observation, Observed, OnRace, Subject, observe};
 use crate::run::{clock, display};
-use crate::{arguments, screen, select};
+use crate::select::Selecting;
+use crate::{arguments, screen};
 use redhanded_demo::{NEIGHBOURS, SEEDED, Variable};
 use redhanded_detect::{Budget, CREDIT, Options, Start};
-use redhanded_model::{Class, Delays, Race, Report, Strategy};
+use redhanded_model::{Class, Delays, FAILED_REPLAY, Race, Report, Strategy};
 use redhanded_process::{Program, Settings};
-use redhanded_report::json::Json;
-use redhanded_report::{Writer, check, times, write_file};
+use redhanded_report::{Writer, literal};
 use redhanded_target::Signals;
+use redhanded_verdict::Annotations;
 use std::collections::HashSet;
 use std::io::Write;
-use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The demo looks no longer than this.
-const LONGEST: Duration = Duration::from_secs(12);
+/// The demo looks no longer than this. It takes a few seconds, and longer on a busy machine.
+const LONGEST: Duration = Duration::from_secs(60);
 
 /// Shows what was asked for.
 pub fn demo(arguments: &Demo) -> Result<ExitCode, Failure> {
-    if let Some(path) = &arguments.json {
-        check(path)?;
-    }
+    arguments.documents.check()?;
     match arguments.what {
-        DemoOf::Program => program(arguments.json.as_deref()),
-        DemoOf::Kernel => kernel::demo(arguments.json.as_deref()),
+        DemoOf::Program => program(&arguments.documents),
+        DemoOf::Kernel => kernel::demo(&arguments.documents),
     }
 }
 
 /// What is observed prints nothing: the terminal is ours.
 fn shown() -> Arc<Display> {
-    display(false, screen::shown(ShowProgress::Auto, false, false))
+    let progress = screen::shown(ShowProgress::Auto, false, false);
+    display(false, &Detail::default(), false, progress)
 }
 
 /// Says when all of these have been caught.
@@ -52,26 +52,30 @@ fn found_all(seeded: &[Variable]) -> OnRace {
 
 /// Shows every seeded race being caught; fails if one is not, or if a neighbour
 /// is.
-fn program(report_to: Option<&Path>) -> Result<ExitCode, Failure> {
+fn program(documents: &Documents) -> Result<ExitCode, Failure> {
     let signals = Signals::hold();
     let own = std::env::current_exe()?;
+    // Whatever it was renamed to.
+    let name = own.to_string_lossy().into_owned();
+    let module = literal(&name);
     let program = Program::find(&[own.into_os_string(), "demo-program".into()])?;
     screen::say(&format!(
-        "Redhanded runs a small multithreaded program that is part of this binary, with \
+        "Redhanded runs a small multithreaded program that is part of this binary, with\n\
          {} data races beside {} neighbours that do it right.\n",
         SEEDED.len(),
         NEIGHBOURS.len()
     ));
     let display = shown();
     let selection = arguments::Select {
-        module: vec!["redhanded".to_owned()],
+        module: vec![module],
         function: vec!["redhanded_demo::*".to_owned()],
         ..arguments::Select::default()
     };
-    let images = select::images(&selection, &display)?;
+    let selecting = Selecting::new(&selection, &display)?;
     let observation = Observation {
         subject: Subject::Program(program),
-        images,
+        selecting,
+        rights: None,
         signals,
         options: Options {
             rate: 1000.0,
@@ -94,19 +98,31 @@ fn program(report_to: Option<&Path>) -> Result<ExitCode, Failure> {
         max_windows: None,
         max_races: None,
         stop_on_race: false,
+        replay: true,
+        scenarios: None,
         core: None,
         log: None,
+        events: None,
+        memory: Memory::default(),
         on_race: Some(found_all(SEEDED)),
+        annotations: Annotations::default(),
+        suspects: Vec::new(),
     };
-    let observed = observe(observation, &display)?;
+    let mut observed = observe(observation, &display)?;
+    // It is this binary, which is why it is said to trace programs: not this time.
+    observed
+        .report
+        .run
+        .unseen
+        .retain(|unseen| unseen.what != name);
     let mut text = Vec::new();
     display.terminal.write(&observed.report, &mut text)?;
     let caught = conclude(&mut text, &observed.report, SEEDED, NEIGHBOURS)?;
     write!(
         text,
         "
-Nothing was recompiled and no lock was explained: threads were held for a moment at
-randomly chosen instructions, and whoever touched the same bytes meanwhile was caught.
+Nothing was recompiled and no lock was explained: threads were held for a moment
+at randomly chosen instructions, and whoever touched the same bytes was caught.
 
 What to do next
   redhanded run -- ./your-program            until it ends
@@ -116,20 +132,19 @@ What to do next
   redhanded run --help                       everything else
 "
     )?;
-    tell(&text, observed, report_to, caught)
+    tell(&text, observed, documents, &display, caught)
 }
 
 /// Shows and writes it; the exit status.
 fn tell(
     text: &[u8],
     observed: Observed,
-    report_to: Option<&Path>,
+    documents: &Documents,
+    display: &Display,
     caught: bool,
 ) -> Result<ExitCode, Failure> {
-    let _ = std::io::stderr().write_all(text);
-    if let Some(path) = report_to {
-        write_file(&Json, &observed.report, path)?;
-    }
+    screen::show(text);
+    documents.write(&observed.report, &display.source())?;
     if let Some(failure) = observed.failure {
         return Err(failure);
     }
@@ -149,6 +164,16 @@ fn is_on(race: &Race, variable: &str) -> bool {
             .is_some_and(|name| name == variable || name.ends_with(&format!("::{variable}")))
 }
 
+/// How another order would have ended, if a replay tells.
+fn other_order(race: &Race) -> Option<String> {
+    let replay = race.verdict.as_ref()?.replay.as_ref()?;
+    let differs = replay
+        .difference
+        .iter()
+        .find(|it| it.what != FAILED_REPLAY)?;
+    Some(format!("in the end {}; {}", differs.this, differs.that))
+}
+
 /// What was seen; whether all went as it should.
 fn conclude(
     out: &mut dyn Write,
@@ -158,16 +183,23 @@ fn conclude(
 ) -> std::io::Result<bool> {
     let mut good = true;
     writeln!(out, "\nWhat you saw")?;
+    let line = |variable: &Variable, result: &str| {
+        let Variable {
+            variable, story, ..
+        } = variable;
+        format!("  {variable:<18} {result:<14}  {story}")
+    };
     for seed in seeded {
         let found = report.races.iter().find(|race| is_on(race, seed.variable));
-        let result = match found {
-            Some(race) => format!("caught {}", times(race.instances)),
-            None => {
-                good = false;
-                "NOT CAUGHT this time".to_owned()
-            }
-        };
-        writeln!(out, "  {:<18} {}: {result}", seed.variable, seed.story)?;
+        let verdict = found.map(|race| race.verdict.as_ref());
+        let result = verdict.map_or("NOT CAUGHT", |verdict| {
+            verdict.map_or("caught", |verdict| verdict.call.name())
+        });
+        good &= found.is_some();
+        writeln!(out, "{}", line(seed, result))?;
+        if let Some(why) = found.and_then(other_order) {
+            writeln!(out, "{:21}{why}", "")?;
+        }
     }
     for neighbour in neighbours {
         let reported = report
@@ -175,16 +207,8 @@ fn conclude(
             .iter()
             .any(|race| is_on(race, neighbour.variable));
         good &= !reported;
-        let result = if reported {
-            "REPORTED, which is a bug"
-        } else {
-            "silent"
-        };
-        writeln!(
-            out,
-            "  {:<18} {}: {result}",
-            neighbour.variable, neighbour.story
-        )?;
+        let result = if reported { "REPORTED" } else { "silent" };
+        writeln!(out, "{}", line(neighbour, result))?;
     }
     Ok(good)
 }

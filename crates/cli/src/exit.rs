@@ -1,15 +1,21 @@
 //! Exit statuses: part of the stable interface.
 
+use crate::screen;
 use redhanded_image::ImageError;
 use redhanded_provision::ProvisionError;
 use redhanded_report::WriteError;
 use redhanded_session::LogError;
+use redhanded_store::{StoreError, SuppressionsError};
+use redhanded_sys::remedy;
 use redhanded_target::{Ending, TargetError};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use thiserror::Error;
 
 /// A race was found (as TSan and Go do).
 pub const RACE: u8 = 66;
+/// Too little was looked at to say that there is no race.
+pub const TOO_LITTLE: u8 = 67;
 /// Redhanded itself failed.
 pub const FAILED: u8 = 125;
 /// The program was found and cannot be run.
@@ -43,12 +49,37 @@ pub enum Failure {
     /// The tracer did not end as it should.
     #[error("the tracer {0}")]
     LostTracer(String),
+    /// The namer gave no answer.
+    #[error("the process that reads debug information and logs {0}")]
+    Namer(String),
     /// The session log cannot be written or read.
     #[error(transparent)]
     Log(#[from] LogError),
+    /// The store cannot be used.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The suppressions cannot be used.
+    #[error(transparent)]
+    Suppressions(#[from] SuppressionsError),
     /// The command line asks for something impossible.
     #[error("{0}")]
     Usage(String),
+    /// A file other than those above cannot be written, or not to its end.
+    #[error("cannot write {what} to {}: {source}{}", .path.display(), remedy(.source))]
+    File {
+        /// What should be in it.
+        what: &'static str,
+        /// Its name, or that of its folder.
+        path: PathBuf,
+        /// The cause.
+        source: std::io::Error,
+    },
+    /// Standard output cannot be written.
+    #[error("cannot write to standard output: {source}{}", remedy(.source))]
+    Stdout {
+        /// The cause.
+        source: std::io::Error,
+    },
     /// Something cannot be written.
     #[error("cannot write: {0}")]
     Write(#[from] std::io::Error),
@@ -72,6 +103,14 @@ impl Failure {
             Self::Tracer { code, .. } => *code,
             _ => FAILED,
         }
+    }
+}
+
+/// Takes note of a failure that does not end the work. The last is told at the end, those
+/// before it now.
+pub fn fail(failed: &mut Option<Failure>, failure: Failure) {
+    if let Some(before) = failed.replace(failure) {
+        screen::say(&format!("redhanded: {before}"));
     }
 }
 

@@ -11,7 +11,7 @@ use redhanded_detect::{Budget, Options, Start};
 use redhanded_guest::{Address, KernelFiles};
 use redhanded_image::kernel_file::{KernelFileError, prepare};
 use redhanded_model::Delays;
-use redhanded_provision::{Added, VmOptions, cache_folder, host_kernel, provide_tools};
+use redhanded_provision::{Added, VmOptions, host_kernel, own_cache_folder, provide_tools};
 use redhanded_target::{Signals, TargetError};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -94,7 +94,7 @@ fn running(arguments: &Kernel, address: &str) -> Result<KernelSubject, Failure> 
                 .to_owned(),
         ));
     };
-    let cache = cache_folder()?;
+    let cache = own_cache_folder()?;
     Ok(KernelSubject {
         socket: address.socket()?,
         name: vec![format!("the kernel at {address}")],
@@ -111,7 +111,7 @@ fn launched(arguments: &Kernel) -> Result<KernelSubject, Failure> {
                 .to_owned(),
         ));
     }
-    let cache = cache_folder()?;
+    let cache = own_cache_folder()?;
     let kernel = match &arguments.kernel {
         Some(kernel) => kernel.clone(),
         None => host_kernel()?,

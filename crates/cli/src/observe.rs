@@ -3,25 +3,34 @@
 //! longer than a thread may be held, and nothing that goes wrong with it must
 //! touch the program.
 
+mod conclude;
+mod display;
+mod watching;
+
+use crate::events::Events;
 use crate::exit::{FAILED, Failure};
+use crate::hunt::Hunting;
 use crate::kernel::{self, KernelSubject};
+use crate::memory::{Memory, Recorder};
+use crate::namer::{Namer, Work, for_front};
+use crate::replayer::Replayer;
+use crate::scenarios::Scenarios;
+use crate::select::Selecting;
 use crate::tracing;
-use redhanded_detect::{Collision, Finding, Folded, Folder, Options, Outcome, name_crash};
+pub use display::{Display, Quotes};
+use redhanded_detect::{Folder, Options};
 use redhanded_guest::rescue;
-use redhanded_image::{Image, SiteCache};
-use redhanded_model::{Class, Counts, Crash, Race, Report, Run, Unseen};
-use redhanded_process::{Front, Guarded, Program, Role, Settings, split};
-use redhanded_provision::VirtualMachine;
-use redhanded_report::{Progress, Shown, SourceFiles, Tally, Terminal};
-use redhanded_session::{Finished, Header, Heard, Listener, LogFile, Mapped, Record, tell_place};
-use redhanded_target::images::Images;
+use redhanded_model::{Candidate, Counts, Race, Report};
+use redhanded_process::{Guarded, Program, Role, Settings, split};
+use redhanded_session::{Header, Listener, LogFile, Mapped, tell_place};
+use redhanded_sys::{Rights, Tid, renounce_debug_information};
 use redhanded_target::{Ending, Signals, TargetError};
-use std::collections::HashSet;
-use std::io::Write;
+use redhanded_verdict::Annotations;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use watching::{Names, Watching};
 
 /// How long a program that is in the middle of a repetition may take to end by
 /// itself before it is said to be left running.
@@ -42,7 +51,9 @@ pub enum Subject {
 /// What to observe, and how.
 pub struct Observation {
     pub subject: Subject,
-    pub images: Arc<Images>,
+    pub selecting: Selecting,
+    /// Whose rights are enough to name what is found, if not ours.
+    pub rights: Option<Rights>,
     pub signals: Arc<Signals>,
     pub options: Options,
     pub settings: Settings,
@@ -58,38 +69,35 @@ pub struct Observation {
     pub max_races: Option<u64>,
     /// Leave the program stopped at the first race.
     pub stop_on_race: bool,
+    /// Replay collisions in every order.
+    pub replay: bool,
+    /// Keep a scenario of each race that may be harmful in this folder.
+    pub scenarios: Option<PathBuf>,
     /// Write a core file for each race into this folder.
     pub core: Option<PathBuf>,
     /// Keep the session log in this file.
     pub log: Option<PathBuf>,
+    /// Write what happens to this file.
+    pub events: Option<PathBuf>,
+    /// What is remembered of it, and what is known from before.
+    pub memory: Memory,
     /// Called with each race as it is found; says whether that is enough.
     pub on_race: Option<OnRace>,
+    /// What the user says of functions and variables.
+    pub annotations: Annotations,
+    /// The pairs to hunt; without any, chance decides what is sampled.
+    pub suspects: Vec<Candidate>,
 }
 
 pub type OnRace = Box<dyn FnMut(&Race) -> bool>;
-
-/// How it is shown while it goes on.
-pub struct Display {
-    pub terminal: Terminal,
-    pub progress: Progress,
-    pub announce: bool,
-    /// How the indexing of large files is shown.
-    pub indexing: Shown,
-}
-
-impl Display {
-    /// Indexes an image, with a progress bar if it takes a while.
-    pub fn index(&self, image: &Image, cache: Option<&SiteCache>) {
-        self.progress
-            .suspend(|| crate::sites::index(image, cache, self.indexing));
-    }
-}
 
 /// What came of an observation.
 pub struct Observed {
     pub report: Report,
     /// How the program ended.
     pub ending: Ending,
+    /// What is known from before.
+    pub memory: Memory,
     /// What went wrong with Redhanded itself: the report may lack something.
     pub failure: Option<Failure>,
 }
@@ -97,10 +105,38 @@ pub struct Observed {
 /// Observes it.
 pub fn observe(mut observation: Observation, display: &Display) -> Result<Observed, Failure> {
     let program = name(&observation.subject);
+    // Before there is a file that it must not have.
+    let namer = Namer::start(Work {
+        search: observation.selecting.search.clone(),
+        rights: observation.rights.take(),
+        log: None,
+    })?;
+    let replayer = match observation.replay {
+        true => Some(Replayer::start(true)?),
+        false => None,
+    };
+    // Another one, which the front asks at leisure.
+    let for_scenarios = match (&observation.scenarios, &replayer) {
+        (Some(_), Some(_)) => Some(Replayer::start(false)?),
+        _ => None,
+    };
+    let scenarios = match (&observation.scenarios, for_scenarios) {
+        (Some(place), Some(worker)) => {
+            let folder = redhanded_sys::Folder::make_all(place).map_err(|source| {
+                let place = place.display();
+                Failure::Usage(format!("cannot keep scenarios in {place}: {source}"))
+            })?;
+            Some((place.clone(), folder, worker))
+        }
+        _ => None,
+    };
+    let replayer_pid = replayer.as_ref().map(|replayer| replayer.pid);
     let log = match &observation.log {
         Some(path) => Some(LogFile::create(path, Header::new(program.clone()))?),
         None => None,
     };
+    let events = observation.events.as_deref().map(Events::open);
+    let events = events.transpose()?;
     let refused = |source| TargetError::System {
         action: "cannot make a process for the tracer".to_owned(),
         source,
@@ -115,12 +151,23 @@ pub fn observe(mut observation: Observation, display: &Display) -> Result<Observ
     let (side, stream) = split(Arc::clone(&observation.signals), guarded).map_err(refused)?;
     match side {
         Role::Tracer(tracer) => {
-            let trace = || tracing::trace(&observation, &tracer, stream);
+            drop((namer.front, scenarios));
+            let replayer = replayer.map(|replayer| replayer.stream);
+            let trace = || {
+                tracing::trace(&observation, &tracer, stream, namer.tracer, replayer);
+            };
             let ended = catch_unwind(AssertUnwindSafe(trace)).map(|()| tracer.farewell());
             // The end of this process lets go of everything that is still traced.
             std::process::exit(if ended.is_ok() { 0 } else { FAILED.into() })
         }
         Role::Front(front) => {
+            renounce_debug_information();
+            drop((namer.tracer, replayer));
+            let names = Names {
+                asker: for_front(namer.front)?,
+                pid: namer.pid.cast_unsigned(),
+                lost: None,
+            };
             let machine = match &observation.subject {
                 Subject::Kernel(kernel) => {
                     let (place, machine) =
@@ -130,12 +177,24 @@ pub fn observe(mut observation: Observation, display: &Display) -> Result<Observ
                 }
                 Subject::Program(_) | Subject::Process(_) => None,
             };
+            let mut servants: Vec<u32> = replayer_pid.map(Tid::cast_unsigned).into_iter().collect();
+            let scenarios = match scenarios {
+                Some((place, folder, worker)) => {
+                    servants.push(worker.pid.cast_unsigned());
+                    Some(Scenarios::new(&place, folder, worker.stream)?)
+                }
+                None => None,
+            };
             let listener = Listener::new(stream, TEND_EVERY)?;
             let on_race = observation.on_race.take();
+            // SQLite's locks do not survive a fork, so it is opened after the last one.
+            let store = observation.memory.store.as_deref();
+            let recorder = store.map(|path| Recorder::new(path, program.clone()));
+            let recorder = recorder.transpose()?;
             let mut watching = Watching {
                 front,
                 display,
-                images: &observation.images,
+                names,
                 mapped: Mapped::default(),
                 folder: Folder::new(),
                 started: Instant::now(),
@@ -145,313 +204,29 @@ pub fn observe(mut observation: Observation, display: &Display) -> Result<Observ
                 on_race,
                 is_ours: matches!(observation.subject, Subject::Program(_)),
                 pid: None,
+                program: program.clone(),
                 crash: None,
                 machine,
                 log,
-                source: SourceFiles::default(),
-                quoted: HashSet::new(),
+                servants,
+                scenarios,
+                files: Vec::new(),
+                captured: None,
+                recorder,
+                events,
+                hunting: Hunting::new(&observation.suspects),
+                // What is left of the time would be spent on nothing.
+                leaves: observation.until.is_some()
+                    || matches!(observation.subject, Subject::Process(_)),
             };
             let finished = watching.listen(listener);
             // Only the end of the tracer lets go of threads that sleep.
             watching.front.wait_for_tracer();
+            watching.end_servants();
             display.progress.finish();
-            watching.conclude(finished?, program, &observation)
+            watching.conclude(finished?, program, observation)
         }
     }
-}
-
-/// The process in front.
-struct Watching<'a> {
-    front: Front,
-    display: &'a Display,
-    images: &'a Images,
-    mapped: Mapped,
-    folder: Folder,
-    started: Instant,
-    counts: Counts,
-    found: u64,
-    most: u64,
-    on_race: Option<OnRace>,
-    /// Whether the program was started by us.
-    is_ours: bool,
-    /// The program of the present run.
-    pid: Option<u32>,
-    crash: Option<Crash>,
-    /// The virtual machine that was started for it.
-    machine: Option<VirtualMachine>,
-    log: Option<LogFile>,
-    source: SourceFiles,
-    /// The source lines that the log has.
-    quoted: HashSet<(String, u32)>,
-}
-
-impl Watching<'_> {
-    /// Takes the tracer's records until the last; `None` if there was none.
-    fn listen(&mut self, mut listener: Listener) -> Result<Option<Finished>, Failure> {
-        loop {
-            let record = match listener.hear() {
-                Heard::Record(record) => *record,
-                Heard::Nothing => {
-                    self.tend();
-                    continue;
-                }
-                Heard::Silence => return Ok(None),
-            };
-            if !matches!(record, Record::Crash { .. }) {
-                self.keep(&record);
-            }
-            match record {
-                Record::Started { pid } => {
-                    self.pid = Some(pid);
-                    if self.is_ours {
-                        self.front.mirror(pid);
-                    }
-                    if let Some(machine) = &mut self.machine {
-                        machine.start();
-                    }
-                }
-                Record::Module { module, file } => {
-                    self.mapped.add(module, file.as_ref(), self.images);
-                }
-                Record::Collision { collision, windows } => self.collision(&collision, windows),
-                Record::Crash { mut crash, modules } => {
-                    name_crash(&mut crash, &self.mapped.of(&modules));
-                    self.crash = Some(crash.clone());
-                    self.keep(&Record::Crash { crash, modules });
-                }
-                Record::Core(written) => self.tell_of_core(written),
-                Record::Counts(counts) => {
-                    self.counts = counts;
-                    self.show_progress();
-                    self.tend();
-                }
-                Record::Finished(finished) => return Ok(Some(*finished)),
-                Record::Failed { code, message } => return Err(Failure::Tracer { code, message }),
-                // The front's own.
-                Record::Header(_) | Record::Finding(_) | Record::Source { .. } | Record::Run(_) => {
-                }
-            }
-        }
-    }
-
-    fn keep(&mut self, record: &Record) {
-        if let Some(log) = &mut self.log {
-            log.keep(record);
-        }
-    }
-
-    fn collision(&mut self, collision: &Collision, windows: u64) {
-        let modules = self.mapped.of(&collision.modules);
-        let finding = self.folder.judge(collision, &modules);
-        if self.log.is_some() {
-            if let Finding::Instance(race) = &finding {
-                self.keep_source(race);
-            }
-            self.keep(&Record::Finding(finding.clone()));
-        }
-        if let Folded::New(index) = self.folder.fold(finding) {
-            self.found_race(index, windows);
-        }
-    }
-
-    /// Keeps the source lines that a report of the race quotes.
-    fn keep_source(&mut self, race: &Race) {
-        for access in &race.accesses {
-            if let (Some(file), Some(line)) = (&access.file, access.line)
-                && self.quoted.insert((file.clone(), line))
-                && let Some(text) = self.source.line(file, line)
-            {
-                let file = file.clone();
-                self.keep(&Record::Source { file, line, text });
-            }
-        }
-    }
-
-    fn tend(&mut self) {
-        self.front.tend();
-        // From here on the machine only shuts down.
-        if self.machine.as_ref().is_some_and(|m| m.state().is_over()) {
-            self.front.enough();
-        }
-    }
-
-    fn found_race(&mut self, index: usize, windows: u64) {
-        let Some(race) = self.folder.races().get(index) else {
-            return;
-        };
-        if self.display.announce {
-            self.display.progress.suspend(|| {
-                let mut text = Vec::new();
-                let _ = self.display.terminal.race(&mut text, race, windows);
-                let _ = std::io::stderr().write_all(&text);
-            });
-        }
-        self.found += u64::from(race.class == Class::Race);
-        let enough = self.on_race.as_mut().is_some_and(|enough| enough(race));
-        if enough || self.found >= self.most {
-            self.front.enough();
-        }
-    }
-
-    fn tell_of_core(&self, written: Result<PathBuf, String>) {
-        self.display.progress.suspend(|| {
-            crate::screen::say(&match written {
-                Ok(path) => format!("redhanded: wrote {}", path.display()),
-                Err(why) => format!("redhanded: {why}"),
-            });
-        });
-    }
-
-    fn show_progress(&self) {
-        let held = self.counts.held.as_secs_f64();
-        let time = self.counts.thread_time.as_secs_f64();
-        self.display.progress.update(&Tally {
-            elapsed: self.started.elapsed(),
-            samples: self.counts.samples,
-            held: if time > 0.0 { held / time } else { 0.0 },
-            sites_sampled: self.counts.sites.sampled,
-            sites_total: self.counts.sites.total,
-            races: self.found.min(self.most),
-        });
-    }
-
-    /// Attends to the program when its tracing is over, and makes the report.
-    fn conclude(
-        mut self,
-        finished: Option<Finished>,
-        program: Vec<String>,
-        observation: &Observation,
-    ) -> Result<Observed, Failure> {
-        let is_ours = self.is_ours;
-        let mut failure = self.lost_tracer(finished.is_some());
-        if self.pid.is_none()
-            && let Some(failure) = failure
-        {
-            return Err(failure);
-        }
-        let finished = finished.unwrap_or_else(|| Finished {
-            counts: self.counts_until_lost(),
-            unseen: vec![Unseen {
-                what: "the rest of the run".to_owned(),
-                why: failure
-                    .as_ref()
-                    .map_or_else(String::new, Failure::to_string),
-            }],
-            outcome: Outcome::Enough,
-            ending: Ending::LeftRunning,
-        });
-        let (outcome, mut ending) = (finished.outcome, finished.ending);
-        let mut run = Run {
-            program,
-            unseen: finished.unseen,
-            cut_short: failure.is_some(),
-            ..Run::from(finished.counts)
-        };
-        if let (true, Some(pid)) = (is_ours, self.pid) {
-            let cut_short = run.cut_short;
-            let after = match outcome {
-                Outcome::Ended(ending) => {
-                    self.front.wait_for(pid, GRACE);
-                    ending
-                }
-                Outcome::Enough if observation.kill => {
-                    self.front.kill(pid);
-                    self.front.wait_for(pid, Duration::MAX);
-                    Ending::EndedByUs
-                }
-                Outcome::Enough if cut_short => self.front.wait_for(pid, Duration::MAX),
-                Outcome::Enough => self.front.wait_for(pid, GRACE),
-                Outcome::Frozen => {
-                    say_frozen(pid, true);
-                    self.front.wait_for(pid, Duration::MAX)
-                }
-                Outcome::Interrupted { signal, by_process } => {
-                    // The terminal sent its signal to the program as well.
-                    if by_process {
-                        self.front.signal(pid, signal);
-                    }
-                    self.front.wait_for(pid, Duration::MAX)
-                }
-            };
-            if !matches!(outcome, Outcome::Ended(_)) && ending_is_open(ending) {
-                ending = after;
-            }
-        }
-        if let Some(machine) = self.machine.take() {
-            let over = machine.state().is_over() || matches!(outcome, Outcome::Ended(_));
-            ending = kernel::machine::end(machine, over, &mut run);
-        }
-        if let (false, Outcome::Frozen, Some(pid)) = (is_ours, outcome, self.pid) {
-            say_frozen(pid, false);
-        }
-        if let Some(crash) = self.crash.take()
-            && matches!(ending, Ending::Killed { signal, .. } if signal == crash.signal)
-        {
-            run.crash = Some(crash);
-        }
-        if outcome == Outcome::Frozen && ending == Ending::LeftRunning {
-            ending = Ending::LeftStopped;
-        }
-        run.ending = Some(ending);
-        self.keep(&Record::Run(Box::new(run.clone())));
-        if let Some(Err(error)) = self.log.as_mut().map(LogFile::finish) {
-            failure.get_or_insert(error.into());
-        }
-        let races = self.folder.into_races();
-        Ok(Observed {
-            report: Report { run, races },
-            ending,
-            failure,
-        })
-    }
-
-    /// Whether the tracer ended otherwise than it should. If it did, the program's
-    /// bytes are put back first of all.
-    fn lost_tracer(&mut self, finished: bool) -> Option<Failure> {
-        let why = match self.front.tracer_ending() {
-            Some(Ending::Exited { status: 0 }) if finished => return None,
-            Some(Ending::Killed { signal, .. }) => format!("was killed by signal {signal}"),
-            _ => "ended unexpectedly".to_owned(),
-        };
-        let restored = self.front.rescued();
-        if self.pid.is_some() {
-            crate::screen::say(&format!(
-                "redhanded: its tracer {why}; breakpoints were removed from {restored} targets, \
-                 and what was observed goes on unobserved"
-            ));
-        }
-        Some(Failure::LostTracer(why))
-    }
-
-    /// The numbers as last told. The run in which the tracer was lost counts.
-    fn counts_until_lost(&self) -> Counts {
-        let counts = self.counts.clone();
-        Counts {
-            runs: counts.runs.max(1),
-            wall: self.started.elapsed(),
-            ..counts
-        }
-    }
-}
-
-/// Says how to go on with a process that was left stopped; `waits` if we wait for it.
-fn say_frozen(pid: u32, waits: bool) {
-    let (here, end) = if waits {
-        (
-            "  (in another terminal, or here after Ctrl-Z)",
-            "\n  end it          Ctrl-C",
-        )
-    } else {
-        ("", "")
-    };
-    crate::screen::say(&format!(
-        "redhanded: process {pid} is stopped at the race, both threads at their accesses\n  \
-         look at it      gdb -p {pid}{here}\n  let it go on    kill -CONT {pid}{end}"
-    ));
-}
-
-const fn ending_is_open(ending: Ending) -> bool {
-    matches!(ending, Ending::LeftRunning | Ending::Exited { status: 0 })
 }
 
 fn name(subject: &Subject) -> Vec<String> {

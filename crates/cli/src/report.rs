@@ -1,40 +1,135 @@
-//! `redhanded report`: the report of an earlier session, made from its log.
+//! `redhanded report`: what earlier runs found, from a store, a JSON report or a session log.
+
+mod compare;
+mod source;
 
 use crate::arguments::Report;
+use crate::documents::repository;
 use crate::exit::Failure;
+use crate::memory::suppress;
+use crate::project::Project;
 use crate::screen;
-use redhanded_report::json::Json;
-use redhanded_report::{Terminal, Writer, write_file};
-use redhanded_session::{LoggedReport, read};
-use std::path::Path;
+use crate::triage::by_id;
+use compare::compare;
+use redhanded_model::{Race, State};
+use redhanded_report::{SourceLine, Terminal, Writer};
+use redhanded_store::{Pattern, Suppressions};
+use redhanded_verdict::judge;
+pub use source::{Source, read_json};
 use std::process::ExitCode;
+use std::sync::Arc;
 
 /// Prints the report, or writes it. The exit status says whether that was possible,
 /// unless races are to fail.
 pub fn report(arguments: &Report) -> Result<ExitCode, Failure> {
-    let LoggedReport {
-        report,
-        source,
-        cut_short,
-    } = read(&arguments.log)?;
-    let mut text = Vec::new();
-    match arguments.json.as_deref() {
-        // There is no program here whose output it would be mixed with.
-        Some(path) if path == Path::new("-") => Json.write(&report, &mut text)?,
-        Some(path) => write_file(&Json, &report, path)?,
-        None => {}
+    if arguments.runs {
+        screen::print(source::runs(arguments.source.as_ref())?.as_bytes())?;
+        return Ok(ExitCode::SUCCESS);
     }
+    let annotations = arguments.verdicts.read()?;
+    let mut source = Source::open(arguments.source.as_ref(), arguments.run)?;
+    // A log has collisions only; the others have the verdicts of their time.
+    if source.is_log || arguments.verdicts.annotations.is_some() {
+        judge(&mut source.report, &annotations);
+    }
+    let mut notes = Vec::new();
+    if let Some(path) = &arguments.suppressions {
+        notes = suppress(&Suppressions::read(path)?, &mut source.report);
+    } else if let Some(path) = Project::here()?.suppressions {
+        // Which of its entries match nothing is for runs to say.
+        suppress(&Suppressions::read(&path)?, &mut source.report);
+    }
+    let compared = match &arguments.compare {
+        Some(other) => Some(compare(&mut source, other)?),
+        None => None,
+    };
+    narrow(&mut source, arguments)?;
+    let lines = std::mem::take(&mut source.lines);
+    let quoted: SourceLine =
+        Arc::new(move |file, line| lines.get(&(file.to_owned(), line)).cloned());
+    let mut text = Vec::new();
+    // There is no program here whose output a printed document would be mixed with.
+    let report = &source.report;
+    // One that cannot be written does not keep the others from being printed.
+    let written = arguments
+        .documents
+        .write_or_print(report, &quoted, &mut text);
     if text.is_empty() && !arguments.quiet {
-        Terminal::new(screen::style_of_stdout())
-            .with_source(move |file, line| source.get(&(file.to_owned(), line)).cloned())
-            .write(&report, &mut text)?;
+        let terminal = Terminal::new(screen::style_of_stdout())
+            .explaining(arguments.detail.explain)
+            .verbose(arguments.detail.verbose)
+            .with_assembly(arguments.detail.asm)
+            .showing_benign(arguments.verdicts.shows_benign())
+            .with_base(repository())
+            .with_source(quoted);
+        let full = arguments.full || arguments.race.is_some() || !source.is_store();
+        match &compared {
+            Some(compared) => compared.write(&terminal, report, &mut text)?,
+            None if full => terminal.write(report, &mut text)?,
+            None => terminal.list(&mut text, report, &|race| source.when(race))?,
+        }
+        if arguments.race.is_some()
+            && let Some(race) = report.races.first()
+        {
+            let history = source.history(race)?;
+            text.extend_from_slice(screen::cleaned(&history).as_bytes());
+        }
     }
     screen::print(&text)?;
-    if let Some(error) = cut_short {
+    for note in notes {
+        screen::say(&format!("redhanded: {note}"));
+    }
+    written?;
+    if let Some(error) = source.cut_short {
         return Err(error.into());
     }
     Ok(arguments
         .fail_on
-        .status(&report, arguments.exit_code)
+        .status(&source.report, arguments.exit_code)
         .unwrap_or(ExitCode::SUCCESS))
+}
+
+/// Keeps the races that are asked for.
+fn narrow(source: &mut Source, arguments: &Report) -> Result<(), Failure> {
+    if let Some(id) = &arguments.race {
+        let race = by_id(source.report.races.iter(), id)?.clone();
+        source.report.races = vec![race];
+    }
+    let within = match &arguments.within {
+        Some(glob) => {
+            let pattern = Pattern::default().file(glob);
+            Some(pattern.map_err(|error| Failure::Usage(error.to_string()))?)
+        }
+        None => None,
+    };
+    if arguments.since.is_some() && !source.is_store() {
+        return Err(Failure::Usage(
+            "only a store knows when a race was seen: --since needs one".to_owned(),
+        ));
+    }
+    let mut races = std::mem::take(&mut source.report.races);
+    races.retain(|race| {
+        (!arguments.new || race.is_new())
+            && (!arguments.harmful || is_harmful(race))
+            && arguments
+                .state
+                .is_none_or(|state| state_of(race) == State::from(state))
+            && arguments
+                .since
+                .is_none_or(|day| source.seen_since(race, day))
+            && within.as_ref().is_none_or(|pattern| pattern.matches(race))
+    });
+    source.report.races = races;
+    Ok(())
+}
+
+fn is_harmful(race: &Race) -> bool {
+    let verdict = race.verdict.as_ref();
+    verdict.is_some_and(|verdict| verdict.call.is_harmful())
+}
+
+fn state_of(race: &Race) -> State {
+    race.triage
+        .as_ref()
+        .map_or(State::New, |triage| triage.state)
 }

@@ -1,16 +1,20 @@
 //! `redhanded run`, and what `attach` shares with it.
 
-use crate::arguments::{FailOn, Run, Tracing, Watch, WatchHow};
+use crate::arguments::{Detail, FailOn, Run, Tracing, Watch, WatchHow};
+use crate::debuginfod;
+use crate::documents::repository;
 use crate::exit::{self, Failure};
-use crate::observe::{Display, Observation, Observed, Subject, observe};
-use crate::{screen, select};
+use crate::hunt::nothing_found;
+use crate::memory::Memory;
+use crate::observe::{Display, Observation, Observed, Quotes, Subject, observe};
+use crate::project::Project;
+use crate::screen;
+use crate::select::Selecting;
 use redhanded_detect::{Budget, CREDIT, Options, Start};
-use redhanded_model::{Class, Delays, Race, Report};
+use redhanded_model::{Call, Class, Delays, Race, Report};
 use redhanded_process::{Program, Settings, WatchBy};
-use redhanded_report::json::Json;
-use redhanded_report::{Progress, Shown, SourceFiles, Terminal, Writer, check, write_file};
+use redhanded_report::{Progress, Shown, Terminal, Writer};
 use redhanded_target::Signals;
-use std::io::Write;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,10 +26,14 @@ const DELAY: Duration = Duration::from_millis(2);
 
 /// Runs a program under observation; the exit status.
 pub fn run(arguments: Run) -> Result<ExitCode, Failure> {
+    if arguments.watch.overhead != Some(0.0) {
+        debuginfod::for_program(&arguments.program, arguments.watch.quiet);
+    }
     // Before any thread is started.
     let signals = Signals::hold();
     let program = Program::find(&arguments.program)?;
-    let watch = arguments.watch;
+    let mut watch = arguments.watch;
+    watch.settle()?;
     watch.check()?;
     arguments.tracing.check()?;
     let once = arguments.until.is_none() && arguments.repeat.is_none();
@@ -57,32 +65,58 @@ pub fn run(arguments: Run) -> Result<ExitCode, Failure> {
     }
     // Its standard error is ours.
     let display = watch.display(true);
+    let tracing = &arguments.tracing;
     let observation = Observation {
         until: arguments.until,
         each: arguments.each,
         repeat: arguments.repeat,
         kill: arguments.kill,
-        ..arguments.tracing.observation(watch.observation(
-            Subject::Program(program),
-            signals,
-            &display,
-        )?)
+        ..tracing.observation(watch.observation(Subject::Program(program), signals, &display)?)
     };
+    let observation = tracing.hunt(&watch, observation)?;
     watch.tell(observe(observation, &display)?, &display)
 }
 
 impl Watch {
-    /// What can be known to be wrong before anything is touched.
-    pub fn check(&self) -> Result<(), Failure> {
-        if let Some(json) = &self.json {
-            check(json)?;
+    /// Takes from the project's settings what the command line leaves open.
+    pub fn settle(&mut self) -> Result<(), Failure> {
+        let project = Project::here()?;
+        self.fail_on = self.fail_on.or(project.fail_on()?);
+        let asked = &mut self.remembering;
+        if asked.store.is_none() && !asked.remember {
+            (asked.store, asked.remember) = (project.store, project.remember);
+        }
+        asked.baseline = asked.baseline.take().or(project.baseline);
+        asked.suppressions = asked.suppressions.take().or(project.suppressions);
+        asked.min_samples = asked.min_samples.or(project.min_samples);
+        asked.min_coverage = asked.min_coverage.or(project.min_coverage);
+        let select = &mut self.select;
+        for (asked, settled) in [
+            (&mut select.module, project.module),
+            (&mut select.file, project.file),
+            (&mut select.function, project.function),
+        ] {
+            if asked.is_empty() {
+                *asked = settled;
+            }
+        }
+        if select.sources.is_empty() {
+            select.sources = project.sources;
         }
         Ok(())
     }
 
+    /// What can be known to be wrong before anything is touched.
+    pub fn check(&self) -> Result<(), Failure> {
+        self.verdicts.read()?;
+        self.documents.check()
+    }
+
     /// How the run is shown where the target may share the terminal, or not.
     pub fn display(&self, shared: bool) -> Arc<Display> {
-        display(self.quiet, screen::shown(self.progress, self.quiet, shared))
+        let progress = screen::shown(self.progress, self.quiet, shared);
+        let benign = self.verdicts.shows_benign();
+        display(self.quiet, &self.detail, benign, progress)
     }
 
     /// The observation of `subject` that is asked for.
@@ -94,7 +128,8 @@ impl Watch {
     ) -> Result<Observation, Failure> {
         Ok(Observation {
             subject,
-            images: select::images(&self.select, display)?,
+            selecting: Selecting::new(&self.select, display)?,
+            rights: None,
             signals,
             options: Options {
                 rate: self.rate,
@@ -117,25 +152,40 @@ impl Watch {
             max_windows: self.max_windows,
             max_races: self.max_races,
             stop_on_race: false,
+            replay: !self.no_replay,
+            scenarios: None,
             core: None,
             log: self.log.clone(),
+            events: self.events.clone(),
+            memory: Memory::of(&self.remembering, self.fail_on.unwrap_or_default())?,
             on_race: None,
+            annotations: self.verdicts.read()?,
+            suspects: Vec::new(),
         })
     }
 
     /// Shows and writes the report; the exit status.
-    pub fn tell(&self, observed: Observed, display: &Display) -> Result<ExitCode, Failure> {
+    pub fn tell(&self, mut observed: Observed, display: &Display) -> Result<ExitCode, Failure> {
+        let notes = observed.memory.annotate(&mut observed.report);
         let report = &observed.report;
         if !self.quiet || !report.races.is_empty() {
             let mut text = Vec::new();
             display.terminal.write(report, &mut text)?;
-            // A closed stderr must not change the program's status.
-            let _ = std::io::stderr().write_all(&text);
+            // Nor does a closed stderr change the program's status.
+            screen::show(&text);
         }
-        if let Some(path) = &self.json {
-            write_file(&Json, report, path)?;
+        if !self.quiet {
+            for note in notes {
+                screen::say(&format!("redhanded: {note}"));
+            }
+        }
+        if let Err(failure) = self.documents.write(report, &display.source()) {
+            exit::fail(&mut observed.failure, failure);
         }
         if let Some(failure) = observed.failure {
+            return Err(failure);
+        }
+        if let Some(failure) = nothing_found(&report.run) {
             return Err(failure);
         }
         if report.run.sites.total == 0 {
@@ -152,17 +202,31 @@ impl Watch {
                 );
             }
         }
-        let failed = self.fail_on.status(report, self.exit_code);
-        Ok(failed.unwrap_or_else(|| exit::of_program(observed.ending)))
+        let fail_on = self.fail_on.unwrap_or_default();
+        if let Some(failed) = fail_on.status(report, self.exit_code) {
+            return Ok(failed);
+        }
+        if let Some(why) = observed.memory.too_little(&report.run) {
+            screen::say(&format!("redhanded: {why}"));
+            return Ok(ExitCode::from(exit::TOO_LITTLE));
+        }
+        Ok(exit::of_program(observed.ending))
     }
 }
 
 impl FailOn {
     /// The exit status, if these findings make it fail.
     pub fn status(self, report: &Report, code: u8) -> Option<ExitCode> {
-        let is_race = |race: &Race| race.class == Class::Race;
-        let failed = self == Self::Any && report.races.iter().any(is_race);
-        failed.then(|| ExitCode::from(code))
+        let call = |race: &Race| race.verdict.as_ref().map(|verdict| verdict.call);
+        let asked = |race: &Race| match self {
+            Self::Any => race.class == Class::Race,
+            Self::New => race.class == Class::Race && race.is_new(),
+            Self::Harmful => call(race).is_some_and(Call::is_harmful),
+            Self::Proven => call(race) == Some(Call::ProvenHarmful),
+            Self::Never => false,
+        };
+        let fails = |race: &Race| asked(race) && !race.is_accepted();
+        report.races.iter().any(fails).then(|| ExitCode::from(code))
     }
 }
 
@@ -201,17 +265,24 @@ impl Tracing {
             },
             stop_on_race: self.stop_on_race,
             core: self.core.clone(),
+            scenarios: self.scenarios.clone(),
             ..observation
         }
     }
 }
 
 /// How a run is shown, unless it is to be quiet.
-pub fn display(quiet: bool, progress: Shown) -> Arc<Display> {
-    let source = SourceFiles::default();
+pub fn display(quiet: bool, detail: &Detail, shows_benign: bool, progress: Shown) -> Arc<Display> {
+    let quotes = Arc::new(Quotes::default());
     Arc::new(Display {
         terminal: Terminal::new(screen::style())
-            .with_source(move |file, line| source.line(file, line)),
+            .verbose(detail.verbose)
+            .explaining(detail.explain)
+            .with_assembly(detail.asm)
+            .showing_benign(shows_benign)
+            .with_base(repository())
+            .with_source(Quotes::lines(&quotes)),
+        quotes,
         progress: Progress::new(progress),
         announce: !quiet,
         indexing: progress,

@@ -1,23 +1,34 @@
 //! What goes to the terminal: stderr, because stdout belongs to the program.
 
-use crate::arguments::ShowProgress;
+use crate::arguments::{Colors, ShowProgress};
+use crate::exit::Failure;
 use redhanded_report::{Shown, Style, clean};
+use redhanded_sys::write_stderr;
 use std::fs;
 use std::io::{IsTerminal, Write};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::sync::OnceLock;
+
+/// What was asked for.
+static COLOURS: OnceLock<Colors> = OnceLock::new();
+
+/// Takes note of what was asked for, before anything is printed.
+pub fn colour(when: Colors) {
+    let _ = COLOURS.set(when);
+}
 
 /// The style for stderr: colours only on a terminal and unless `NO_COLOR` is
 /// set.
 pub fn style() -> Style {
-    style_for(std::io::stderr().is_terminal())
+    style_for(std::io::stderr().is_terminal(), Style::width_of_stderr())
 }
 
 /// The style for stdout, which is ours where no program runs.
 pub fn style_of_stdout() -> Style {
-    style_for(std::io::stdout().is_terminal())
+    style_for(std::io::stdout().is_terminal(), Style::width_of_stdout())
 }
 
-fn style_for(terminal: bool) -> Style {
+fn style_for(terminal: bool, width: usize) -> Style {
     let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty())
         || std::env::var_os("TERM").is_some_and(|value| value == "dumb");
     let locale = ["LC_ALL", "LC_CTYPE", "LANG"]
@@ -26,9 +37,13 @@ fn style_for(terminal: bool) -> Style {
         .unwrap_or_default()
         .to_lowercase();
     Style {
-        color: terminal && !plain,
+        color: match COLOURS.get() {
+            Some(Colors::Always) => true,
+            Some(Colors::Never) => false,
+            _ => terminal && !plain,
+        },
         unicode: locale.contains("utf-8") || locale.contains("utf8"),
-        width: Style::width_of_stderr(),
+        width,
     }
 }
 
@@ -37,20 +52,33 @@ fn style_for(terminal: bool) -> Style {
 /// it, nothing changes: a closed pipe or a full disk behind stderr must not become the
 /// outcome of a run.
 pub fn say(message: &str) {
+    show(cleaned(message).as_bytes());
+}
+
+/// Prints a text that is harmless as it is, as [`say`] does.
+pub fn show(text: &[u8]) {
+    let _ = write_stderr(text);
+}
+
+/// Lines in which whatever a terminal would act on is escaped.
+pub fn cleaned(message: &str) -> String {
     let unicode = style().unicode;
     let mut text = String::new();
     for line in message.lines() {
         text += &clean(line, unicode);
         text.push('\n');
     }
-    let _ = std::io::stderr().write_all(text.as_bytes());
+    text
 }
 
 /// Prints what a command without a program has to say. A reader that has seen
 /// enough (`| head`) is no failure.
-pub fn print(text: &[u8]) -> std::io::Result<()> {
-    match std::io::stdout().write_all(text) {
-        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(error),
+pub fn print(text: &[u8]) -> Result<(), Failure> {
+    let mut stdout = std::io::stdout();
+    match stdout.write_all(text).and_then(|()| stdout.flush()) {
+        Err(source) if source.kind() != std::io::ErrorKind::BrokenPipe => {
+            Err(Failure::Stdout { source })
+        }
         _ => Ok(()),
     }
 }

@@ -2,10 +2,14 @@
 
 use crate::arguments::{ShowProgress, Sites};
 use crate::exit::Failure;
-use crate::{screen, select};
+use crate::namer::{Namer, Work};
+use crate::select::Source;
+use crate::{debuginfod, screen, select};
 use redhanded_image::{Image, Selected, SiteCache};
 use redhanded_model::{AccessKind, Exclusions};
 use redhanded_report::{FunctionSites, Progress, Shown, SitesReport, Terminal, json};
+use redhanded_session::{About, Asker};
+use redhanded_sys::renounce_debug_information;
 use std::process::ExitCode;
 use std::time::Instant;
 
@@ -13,11 +17,18 @@ use std::time::Instant;
 pub fn sites(arguments: &Sites) -> Result<ExitCode, Failure> {
     let started = Instant::now();
     let selection = select::selection(&arguments.select)?;
+    debuginfod::fetch([arguments.image.clone()], false);
     let search = select::search(&arguments.select)?;
-    let image = Image::open(&arguments.image)?.with_debug_search(search);
+    let image = Image::open(&arguments.image)?.with_debug_search(search.clone());
+    let work = Work {
+        search,
+        ..Work::default()
+    };
+    let mut namer = Namer::start(work)?.alone()?;
+    renounce_debug_information();
     let shown = screen::shown(ShowProgress::Auto, false, false);
     index(&image, select::cache().as_ref(), shown);
-    let selected = select::sites(&selection, &image);
+    let selected = select::sites(&selection, &image, &mut namer.asker);
     let report = SitesReport {
         file: arguments.image.display().to_string(),
         text_bytes: image
@@ -29,9 +40,10 @@ pub fn sites(arguments: &Sites) -> Result<ExitCode, Failure> {
         functions: image.functions().as_slice().len() as u64,
         sites: selected.sites.len() as u64,
         excluded: excluded(&image, &selected),
-        by_function: by_function(&image, &selected),
+        by_function: by_function(&image, &selected, &mut namer.asker),
         seconds: started.elapsed().as_secs_f64(),
     };
+    namer.dismiss()?;
     let mut text = Vec::new();
     if arguments.json {
         json::write_sites(&report, &mut text)?;
@@ -59,6 +71,7 @@ pub fn index(image: &Image, cache: Option<&SiteCache>, shown: Shown) {
     let progress = Progress::bytes(shown, &format!("indexing {}", image.name()), total);
     let shown = std::sync::Mutex::new(0);
     image.index(cache, &|done, _| {
+        redhanded_process::beat();
         if let Ok(mut shown) = shown.lock()
             && done > *shown
         {
@@ -75,22 +88,21 @@ fn excluded(image: &Image, selected: &Selected) -> Exclusions {
     excluded
 }
 
-fn by_function(image: &Image, selected: &Selected) -> Vec<FunctionSites> {
+fn by_function(image: &Image, selected: &Selected, namer: &mut Asker) -> Vec<FunctionSites> {
+    let mut source = Source::new(image, namer);
     let mut rows: Vec<FunctionSites> = Vec::new();
     for sites in selected.sites.chunk_by(|a, b| a.function == b.function) {
         let Some(first) = sites.first() else { continue };
         let function = image.functions().get(first.function);
-        let frames = function
-            .map(|f| image.debug().frames(f.start))
-            .unwrap_or_default();
-        let outer = frames.last();
-        let name = outer
-            .and_then(|frame| frame.function.clone())
+        let told = function.map(|f| source.of_function(About::Function, f.start));
+        let told = told.unwrap_or_default();
+        let name = told
+            .function
             .unwrap_or_else(|| function.map_or_else(String::new, |f| format!("+{}", f.start)));
         let count = |kind: AccessKind| sites.iter().filter(|site| site.kind == kind).count() as u64;
         rows.push(FunctionSites {
             name,
-            file: outer.and_then(|frame| frame.file.clone()),
+            file: told.file,
             sites: sites.len() as u64,
             reads: count(AccessKind::Read),
             writes: count(AccessKind::Write),

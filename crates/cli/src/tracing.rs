@@ -3,26 +3,39 @@
 
 use crate::exit::Failure;
 use crate::kernel::{KernelSubject, Place};
+use crate::namer::for_tracer;
 use crate::observe::{Observation, Subject};
-use redhanded_detect::{Collision, Folded, Folder, Outcome, Random, Sink, Standing, watch};
+use crate::replayer::Replaying;
+use redhanded_detect::{
+    Collision, Exposure, Finding, Folded, Folder, Hunt, Outcome, Random, Sink, Standing, hunt,
+    watch,
+};
 use redhanded_guest::{Address, GuestMachine};
-use redhanded_image::Selected;
-use redhanded_model::{Class, Counts, Crash, Unseen};
-use redhanded_process::{Process, Program, Tracer};
-use redhanded_session::{Finished, Record, Teller, hear_place};
+use redhanded_image::{Selected, start_threads};
+use redhanded_model::{Class, Counts, Crash, ModuleId, TaskId, Unseen};
+use redhanded_process::{Process, Program, Tracer, beat};
+use redhanded_session::{Answer, Asker, Finished, ImageFile, Question, Record, Teller, hear_place};
+use redhanded_sys::{Rights, effective_user, renounce_debug_information};
 use redhanded_target::driver::Driver;
 use redhanded_target::images::Images;
 use redhanded_target::{Ending, Inspect, Machine, Module, Target, TargetError};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::os::unix::net::UnixStream;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// How often the front is told the numbers.
 const COUNTS_EVERY: Duration = Duration::from_millis(100);
 
 /// Traces until the subject ends or enough is seen.
-pub fn trace(observation: &Observation, tracer: &Tracer, stream: UnixStream) {
+pub fn trace(
+    observation: &Observation,
+    tracer: &Tracer,
+    stream: UnixStream,
+    namer: UnixStream,
+    replayer: Option<UnixStream>,
+) {
+    renounce_debug_information();
     // The place of a virtual machine is known when it has been started.
     let place = match &observation.subject {
         Subject::Kernel(_) => match hear_place(&stream) {
@@ -32,18 +45,21 @@ pub fn trace(observation: &Observation, tracer: &Tracer, stream: UnixStream) {
         Subject::Program(_) | Subject::Process(_) => None,
     };
     // Every thread is started before there is a file that it must not keep open.
-    let first = tracer.for_threads();
-    let pool = rayon::ThreadPoolBuilder::new().start_handler(move |_| first());
-    let threads = match pool.build_global() {
-        Ok(()) => rayon::current_num_threads(),
-        Err(_) => 0,
-    };
+    let threads = start_threads(tracer.for_threads());
     let Ok(teller) = Teller::new(stream, tracer.for_threads()) else {
         return;
     };
+    let Ok(namer) = for_tracer(namer) else {
+        return;
+    };
+    let namer = Arc::new(Mutex::new(namer));
     let mut tracing = Tracing {
         observation,
         tracer,
+        images: observation.selecting.images(&namer),
+        namer,
+        namers_modules: HashSet::new(),
+        reader: None,
         place,
         teller,
         started: Instant::now(),
@@ -51,6 +67,9 @@ pub fn trace(observation: &Observation, tracer: &Tracer, stream: UnixStream) {
         unseen: BTreeMap::new(),
         told: Duration::ZERO,
         folder: Folder::new(),
+        replaying: Replaying::new(replayer),
+        hunt: (!observation.suspects.is_empty())
+            .then(|| Hunt::new(&observation.suspects, observation.options.delay.task)),
     };
     let listens = observation.settings.safe;
     if listens && tracer.start_waiter().is_err() {
@@ -63,6 +82,7 @@ pub fn trace(observation: &Observation, tracer: &Tracer, stream: UnixStream) {
             Record::Finished(Box::new(Finished {
                 counts: tracing.counts_with(None),
                 unseen: unseen.map(|(what, why)| Unseen { what, why }).collect(),
+                pursuits: tracing.hunt.as_ref().map_or_else(Vec::new, Hunt::pursuits),
                 outcome,
                 ending,
             }))
@@ -73,12 +93,18 @@ pub fn trace(observation: &Observation, tracer: &Tracer, stream: UnixStream) {
         },
     };
     tracing.teller.tell(record);
-    tracing.teller.finish();
+    tracing.teller.finish(beat);
 }
 
 struct Tracing<'a> {
     observation: &'a Observation,
     tracer: &'a Tracer,
+    images: Arc<Images>,
+    namer: Arc<Mutex<Asker>>,
+    /// The modules that the namer was told of in this run.
+    namers_modules: HashSet<ModuleId>,
+    /// Whose rights to sources the target had when that was last told.
+    reader: Option<Rights>,
     /// Where the target is, if that was told.
     place: Option<String>,
     teller: Teller,
@@ -91,6 +117,9 @@ struct Tracing<'a> {
     /// The races so far, where something is to be done while both threads are
     /// stopped.
     folder: Folder,
+    replaying: Replaying,
+    /// What is known of the suspects, over all runs.
+    hunt: Option<Hunt>,
 }
 
 impl Tracing<'_> {
@@ -115,7 +144,7 @@ impl Tracing<'_> {
             if !matches!(ending, Ending::Exited { status: 0 } | Ending::EndedByUs) {
                 first_failure = first_failure.or(Some(ending));
             }
-            if !matches!(last, Outcome::Ended(_)) {
+            if !matches!(last, Outcome::Ended(_)) || self.tracer.is_last_run() {
                 break;
             }
         }
@@ -134,7 +163,7 @@ impl Tracing<'_> {
             Subject::Program(program) => self.launch(program)?,
             Subject::Process(pid) => self.attach(*pid)?,
         };
-        self.teller.started(process.pid());
+        self.started(process.pid());
         if let Some(refused) = process.watch_refused().map(str::to_owned)
             && (observation.settings.safe || !observation.options.strategy.rereads())
         {
@@ -184,7 +213,7 @@ impl Tracing<'_> {
         let address: Address = place
             .parse()
             .map_err(|error| Failure::Usage(format!("{error}")))?;
-        let images = Arc::clone(&observation.images);
+        let images = Arc::clone(&self.images);
         let signals = Arc::clone(&observation.signals);
         let files = kernel.files.clone();
         let connected = GuestMachine::connect(&address, &kernel.socket, files, images, signals);
@@ -195,14 +224,14 @@ impl Tracing<'_> {
         // Indexed now, while no CPU has to wait for it.
         for module in machine.modules() {
             if let Some(image) = &module.image {
-                let _ = observation.images.sites(image);
+                let _ = self.images.sites(image);
             }
         }
         if matches!(kernel.place, Place::Launched(_)) {
             machine.reserve_host_cpu();
         }
         machine.begin(until);
-        self.teller.started(0);
+        self.started(0);
         let (machine, result) = self.sample(machine, until, random);
         machine.detach();
         self.sampled(result)
@@ -238,12 +267,20 @@ impl Tracing<'_> {
         options.max_windows = observation
             .max_windows
             .map(|most| most.saturating_sub(self.counts.windows));
-        let images = Arc::clone(&observation.images);
+        let images = Arc::clone(&self.images);
         let sites = |module: &Module| -> Option<Arc<Selected>> {
             Some(images.sites(module.image.as_ref()?))
         };
         let mut driver = Driver::new(machine);
-        let result = watch(&mut driver, &sites, options, random, self);
+        let result = match self.hunt.take() {
+            Some(mut suspects) => {
+                let plan = (options, &mut suspects);
+                let result = hunt(&mut driver, &sites, plan, random, self);
+                self.hunt = Some(suspects);
+                result
+            }
+            None => watch(&mut driver, &sites, options, random, self),
+        };
         let machine = driver.into_machine();
         self.note_unseen(&machine);
         (machine, result)
@@ -254,6 +291,7 @@ impl Tracing<'_> {
         result: Result<(Outcome, Counts), TargetError>,
     ) -> Result<(Outcome, Ending), Failure> {
         let (outcome, counts) = result?;
+        log::debug!("sampled, {outcome:?}: {counts:?}");
         self.counts.runs += 1;
         self.counts.add(&counts);
         self.teller.tell(Record::Counts(self.counts_with(None)));
@@ -266,7 +304,7 @@ impl Tracing<'_> {
 
     fn launch(&self, program: &Program) -> Result<Process, TargetError> {
         let observation = self.observation;
-        let images = Arc::clone(&observation.images);
+        let images = Arc::clone(&self.images);
         let signals = Arc::clone(&observation.signals);
         let settings = observation.settings;
         Process::launch(program, images, signals, settings, Some(self.tracer))
@@ -274,20 +312,29 @@ impl Tracing<'_> {
 
     fn attach(&self, pid: u32) -> Result<Process, TargetError> {
         let observation = self.observation;
-        let images = Arc::clone(&observation.images);
+        let images = Arc::clone(&self.images);
         let signals = Arc::clone(&observation.signals);
         let settings = observation.settings;
         Process::attach(pid, images, signals, settings, Some(self.tracer))
     }
 
     fn note_unseen(&mut self, machine: &impl Machine) {
-        let images: &Images = &self.observation.images;
         for note in machine.unseen() {
             self.unseen.insert(note.what, note.why);
         }
+        if self.namer().lost().is_some() {
+            let what = "what the source says of sites".to_owned();
+            let why = "the process that reads debug information gave no answer".to_owned();
+            self.unseen.insert(what, why);
+        }
+        if self.replaying.is_lost() {
+            let what = "what other orders of the accesses would do".to_owned();
+            let why = "the process that replays gave no answer".to_owned();
+            self.unseen.insert(what, why);
+        }
         for module in machine.modules() {
             if let Some(image) = &module.image
-                && let Some(why) = images.sites(image).why_none.clone()
+                && let Some(why) = self.images.sites(image).why_none.clone()
             {
                 self.unseen.insert(module.name.clone(), why);
             }
@@ -295,24 +342,82 @@ impl Tracing<'_> {
     }
 }
 
+impl Tracing<'_> {
+    fn namer(&self) -> MutexGuard<'_, Asker> {
+        self.namer.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn started(&mut self, pid: u32) {
+        log::debug!("process {pid} is traced");
+        self.teller.started(pid);
+        self.replaying.started();
+        self.namers_modules.clear();
+        self.namer().tell(&Question::Started);
+    }
+
+    /// Tells whose rights a task has, if they are not those of the last one: root must not
+    /// quote what the user of the target may not read. Programs change their users.
+    fn tell_rights(&mut self, task: TaskId) {
+        let is_process = !matches!(self.observation.subject, Subject::Kernel(_));
+        if !is_process || effective_user() != 0 {
+            return;
+        }
+        let rights = Rights::of(task.0.cast_signed());
+        if self.reader.as_ref() != Some(&rights) {
+            self.teller.tell(Record::Rights(rights.clone()));
+            self.reader = Some(rights);
+        }
+    }
+
+    /// What a collision is, told while its threads stand.
+    fn judge(&mut self, collision: &Collision, modules: &[Arc<Module>]) -> Option<Finding> {
+        let mut namer = self.namer.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(rights) = &self.reader {
+            namer.tell(&Question::Rights(rights.clone()));
+        }
+        for module in modules {
+            if self.namers_modules.insert(module.id) {
+                namer.tell(&Question::Module {
+                    module: Module::clone(module),
+                    file: module.image.as_deref().map(ImageFile::of),
+                });
+            }
+        }
+        let question = Question::Collision(Box::new(collision.clone()));
+        match namer.ask(&question, beat) {
+            Some(Answer::Finding { finding, .. }) => Some(finding),
+            _ => None,
+        }
+    }
+}
+
 impl Sink for Tracing<'_> {
     fn collision(&mut self, collision: Collision, modules: &[Arc<Module>]) {
+        self.tell_rights(collision.record.task);
         let windows = self.counts.windows + collision.record.id.0;
         self.teller.collision(collision, modules, windows);
     }
 
     fn standing(
         &mut self,
-        collision: &Collision,
+        collision: &mut Collision,
         modules: &[Arc<Module>],
         target: &mut dyn Target,
     ) -> Standing {
         let observation = self.observation;
+        let captured = self.replaying.consider(collision, modules, target);
+        if let (Some(captured), Some(_)) = (captured, &observation.scenarios) {
+            self.teller.tell(Record::Captured(Box::new(captured)));
+        }
         if observation.core.is_none() && !observation.stop_on_race {
             return Standing::Release;
         }
-        // This is for races only, and telling one takes the debug information.
-        let Folded::New(index) = self.folder.add(collision, modules) else {
+        // This is for races only, and only the debug information tells one.
+        self.tell_rights(collision.record.task);
+        let Some(finding) = self.judge(collision, modules) else {
+            return Standing::Release;
+        };
+        let Folded::New(index) = self.folder.fold(finding) else {
             return Standing::Release;
         };
         let race = self.folder.races().get(index);
@@ -335,6 +440,12 @@ impl Sink for Tracing<'_> {
 
     fn crash(&mut self, crash: Crash, modules: &[Arc<Module>]) {
         self.teller.crash(crash, modules);
+    }
+
+    fn exposure(&mut self, exposure: Vec<Exposure>) {
+        if self.observation.memory.store.is_some() {
+            self.teller.tell(Record::Exposure(exposure));
+        }
     }
 
     fn progress(&mut self, counts: &Counts) {

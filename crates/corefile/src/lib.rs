@@ -83,7 +83,7 @@ pub fn write(process: &CoreProcess<'_>, path: &Path) -> io::Result<u64> {
         let folder = Folder::open(folder_of(path))?;
         let partial = folder.draft(0o600)?;
         partial.file().write_all_at(&layout.head, 0)?;
-        let mut source = memory::Source::new(process, first.tid);
+        let mut source = memory::ProcessMemory::new(process, first.tid);
         for (mapping, offset) in mappings.iter().zip(&layout.offsets) {
             written += source.copy(mapping, partial.file(), *offset)?;
         }

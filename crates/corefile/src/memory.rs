@@ -18,14 +18,14 @@ const PIECE: usize = 256;
 const EXISTS: u64 = 3 << 62;
 
 /// Reads the process's memory.
-pub struct Source<'a> {
+pub struct ProcessMemory<'a> {
     process: &'a CoreProcess<'a>,
     /// Tells which pages exist. Without it all are read.
     pages: Option<File>,
     buffer: Vec<u8>,
 }
 
-impl<'a> Source<'a> {
+impl<'a> ProcessMemory<'a> {
     pub fn new(process: &'a CoreProcess<'a>, tid: i32) -> Self {
         Self {
             process,

@@ -28,8 +28,8 @@ long *heap_value;
 char *untouched, *unwanted, *zeroed;
 static int there;
 __attribute__((noinline)) static void writer_spins(long argument) {
-    __atomic_add_fetch(&there, 1, __ATOMIC_SEQ_CST);
-    __asm__ volatile("movq %0, %%xmm7\n1: jmp 1b" :: "r"(argument));
+    /* It is there when its register has its value. */
+    __asm__ volatile("movq %1, %%xmm7\nlock incl %0\n1: jmp 1b" : "+m"(there) : "r"(argument));
 }
 __attribute__((noinline)) static void reader_sleeps(long argument) {
     __atomic_add_fetch(&there, 1, __ATOMIC_SEQ_CST);

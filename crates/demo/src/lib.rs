@@ -24,7 +24,7 @@ pub struct Variable {
 pub const SEEDED: &[Variable] = &[
     Variable {
         variable: "REFERENCE_COUNT",
-        story: "guarded by MyLock in two threads, forgotten in the third",
+        story: "MyLock guards it, and one thread forgets it",
     },
     Variable {
         variable: "STATISTICS",

@@ -7,28 +7,17 @@
 //! the instruction before the pc, decoded from its function's start, with the
 //! registers as they are now, names the bytes it accessed.
 
-use crate::system_call;
-use redhanded_image::{After, Instruction};
+use crate::around::Around;
+use crate::capture::Replay;
+use crate::over_read;
+use crate::system_call::{self, Progress};
+use redhanded_image::{After, Gather, Instruction};
 use redhanded_model::{
-    AccessKind, Avma, Bytes, Hit, Loss, ModuleId, Region, SpaceId, Suspect, ThreadName,
-    WindowRecord,
+    AccessKind, Avma, Bytes, Form, Hit, Loss, ModuleId, Region, SpaceId, Suspect, ThreadName,
+    Vectors, WindowRecord,
 };
-use redhanded_target::{Inspect, module_at};
+use redhanded_target::Inspect;
 use serde::{Deserialize, Serialize};
-use std::path::Path;
-
-/// Functions of the C library that read whole vectors, but no byte that they were
-/// not asked for. Other vector functions read past the end of a string, which is
-/// not an access of the program's.
-const EXACT: &[&str] = &[
-    "memcpy",
-    "memmove",
-    "mempcpy",
-    "memcmp",
-    "bcmp",
-    "__memcpy_chk",
-    "__memmove_chk",
-];
 
 /// The conflicting access, confirmed.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -45,8 +34,12 @@ pub struct Confirmed {
     pub instruction: String,
     /// The system call that made the access for the thread.
     pub system_call: Option<String>,
-    /// Whether no compiler uses such an instruction for an atomic access.
-    pub never_atomic: bool,
+    /// How the instruction accesses memory.
+    #[serde(default)]
+    pub form: Form,
+    /// The bytes that it found, where the instruction tells.
+    #[serde(default)]
+    pub found: Option<Vec<u8>>,
 }
 
 /// A collision with everything that must be read while both threads are stopped.
@@ -68,6 +61,12 @@ pub struct Collision {
     pub suspects: Vec<Suspect>,
     /// The bytes at the sampled instruction.
     pub sampled_code: Vec<u8>,
+    /// What else was read of the target.
+    #[serde(default)]
+    pub around: Around,
+    /// What replaying it came to, if that was done.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replay: Option<Replay>,
 }
 
 impl Collision {
@@ -79,11 +78,23 @@ impl Collision {
 }
 
 /// Whether the instruction in `code` makes the access that the window is about. The
-/// site was decoded earlier, and code changes.
-pub fn is_access_of(code: &[u8], record: &WindowRecord) -> bool {
+/// site was decoded earlier, and code changes. `vectors` are the registers of its task.
+pub fn is_access_of(
+    code: &[u8],
+    record: &WindowRecord,
+    vectors: impl FnOnce() -> Option<Box<Vectors>>,
+) -> bool {
     let Some(instruction) = Instruction::decode(code, record.pc.0) else {
         return false;
     };
+    if let Some(gather) = instruction.gather() {
+        return gather.kind == record.kind
+            && vectors().is_some_and(|vectors| {
+                gather
+                    .before(&record.registers, &vectors)
+                    .contains(&record.bytes)
+            });
+    }
     instruction.sampled_access().is_some_and(|access| {
         let bytes = access.bytes_before(&record.registers);
         access.kind == record.kind
@@ -91,7 +102,32 @@ pub fn is_access_of(code: &[u8], record: &WindowRecord) -> bool {
     })
 }
 
-/// Finds the access behind `hit`.
+/// Whether the sampled access was asked for one of the bytes that changed.
+pub fn is_asked_for(target: &mut dyn Inspect, record: &WindowRecord) -> bool {
+    let changed: Vec<u64> = (0u64..)
+        .zip(record.before.iter().zip(&record.after))
+        .filter(|(_, (before, after))| before != after)
+        .map(|(at, _)| at)
+        .collect();
+    let (Some(first), Some(last)) = (changed.first(), changed.last()) else {
+        return true;
+    };
+    let changed = Bytes::new(record.bytes.start.offset(*first), last + 1 - first);
+    over_read::asked_for(target, &sampled_reader(record), changed)
+}
+
+/// The held task at its access.
+fn sampled_reader(record: &WindowRecord) -> over_read::Reader<'_> {
+    over_read::Reader {
+        space: record.space,
+        pc: record.pc,
+        registers: &record.registers,
+        ran: false,
+        access: (record.kind, record.bytes),
+    }
+}
+
+/// Finds the access behind `hit`, and that both sides were asked for the bytes.
 ///
 /// # Errors
 /// The loss to count when it cannot be confirmed.
@@ -100,6 +136,25 @@ pub fn confirm(
     record: &WindowRecord,
     hit: &Hit,
 ) -> Result<Confirmed, Loss> {
+    let confirmed = find(target, record, hit)?;
+    let other = over_read::Reader {
+        space: record.space,
+        pc: confirmed.pc,
+        registers: &hit.registers,
+        ran: true,
+        access: (confirmed.kind, confirmed.bytes),
+    };
+    // A system call reads exactly what its arguments say.
+    let asked_for =
+        confirmed.system_call.is_some() || over_read::asked_for(target, &other, record.bytes);
+    if asked_for && over_read::asked_for(target, &sampled_reader(record), confirmed.bytes) {
+        Ok(confirmed)
+    } else {
+        Err(Loss::OverRead)
+    }
+}
+
+fn find(target: &mut dyn Inspect, record: &WindowRecord, hit: &Hit) -> Result<Confirmed, Loss> {
     let rip = Avma(hit.registers.rip);
     // The pc of an interrupted string instruction is that instruction's own.
     if let Some(instruction) = decode(target, record.space, rip)
@@ -115,8 +170,11 @@ pub fn confirm(
         if instruction.is_syscall() {
             return in_kernel(target, pc, &instruction, record, hit);
         }
+        if let Some(gather) = instruction.gather() {
+            return gathered(target, &instruction, gather, record, hit);
+        }
         match check(&instruction, pc, record, hit) {
-            Ok(confirmed) => return over_read(target, confirmed, record.space, hit),
+            Ok(confirmed) => return Ok(confirmed),
             Err(reason) => loss = reason,
         }
     }
@@ -181,7 +239,6 @@ fn check(
             }
         };
         if let Some(bytes) = bytes {
-            let size = u64::from(access.size);
             return Ok(Confirmed {
                 pc,
                 kind: access.kind,
@@ -189,11 +246,51 @@ fn check(
                 locked: instruction.locked(),
                 instruction: instruction.text(),
                 system_call: None,
-                never_atomic: instruction.is_repeated() || size > 8 || !size.is_power_of_two(),
+                form: instruction.form(),
+                found: found(instruction, bytes, record, hit),
             });
         }
     }
     Err(loss)
+}
+
+/// What an update found in `bytes`, from what they are now.
+fn found(
+    instruction: &Instruction,
+    bytes: Bytes,
+    record: &WindowRecord,
+    hit: &Hit,
+) -> Option<Vec<u8>> {
+    let from = usize::try_from(bytes.start.0.checked_sub(record.bytes.start.0)?).ok()?;
+    let len = usize::try_from(bytes.len).ok()?;
+    let now = hit.bytes_now.get(from..from.checked_add(len)?)?;
+    instruction.found(now, &hit.registers)
+}
+
+/// Whether an element of a gather or scatter conflicts with the sampled access.
+fn gathered(
+    target: &mut dyn Inspect,
+    instruction: &Instruction,
+    gather: Gather,
+    record: &WindowRecord,
+    hit: &Hit,
+) -> Result<Confirmed, Loss> {
+    let vectors = target.vectors(hit.task).ok_or(Loss::UnknownInstruction)?;
+    let elements = gather.after(&hit.registers, &vectors);
+    let bytes = elements
+        .into_iter()
+        .find(|element| element.overlaps(record.bytes) && gather.kind.conflicts(record.kind))
+        .ok_or(Loss::NotOverlapping)?;
+    Ok(Confirmed {
+        pc: Avma(instruction.address()),
+        kind: gather.kind,
+        bytes,
+        locked: false,
+        instruction: instruction.text(),
+        system_call: None,
+        form: Form::Wide,
+        found: None,
+    })
 }
 
 /// The bytes read by a load that overwrote its own address register: the watched
@@ -224,49 +321,25 @@ fn in_kernel(
             .read(record.space, at, &mut word)
             .then(|| u64::from_le_bytes(word))
     };
-    let access = system_call::access(&hit.registers, record.bytes, &mut read_word);
+    let access = system_call::access(
+        &hit.registers,
+        Progress::Returned,
+        record.bytes,
+        record.kind,
+        &mut read_word,
+    );
     match access {
-        Some((name, kind, bytes)) if kind.conflicts(record.kind) => Ok(Confirmed {
+        Some((name, kind, bytes)) => Ok(Confirmed {
             pc,
             kind,
             bytes,
             locked: false,
             instruction: instruction.text(),
             system_call: Some(name.to_owned()),
-            never_atomic: true,
+            form: Form::Unknown,
+            found: None,
         }),
-        _ => Err(Loss::KernelAccess),
-    }
-}
-
-/// Rejects vector reads of string functions that may go past their data.
-fn over_read(
-    target: &mut dyn Inspect,
-    confirmed: Confirmed,
-    space: SpaceId,
-    hit: &Hit,
-) -> Result<Confirmed, Loss> {
-    if confirmed.kind.writes() || confirmed.bytes.len <= 8 {
-        return Ok(confirmed);
-    }
-    let mut modules = target.modules().to_vec();
-    modules.retain(|module| module.space == space);
-    let Some(module) = module_at(&modules, confirmed.pc) else {
-        return Ok(confirmed);
-    };
-    if !redhanded_image::is_runtime(Path::new(&module.name)) {
-        return Ok(confirmed);
-    }
-    // The variants of string functions have no symbols in a stripped library;
-    // the call that led here names what was asked for.
-    let stack = target.stack(hit.task, &hit.registers);
-    let name = stack.get(1).and_then(|back| {
-        let caller = module_at(&modules, *back)?;
-        caller.image.as_ref()?.call_target_name(caller.svma(*back))
-    });
-    match name {
-        Some(name) if EXACT.contains(&name.as_str()) => Ok(confirmed),
-        _ => Err(Loss::OverRead),
+        None => Err(Loss::KernelAccess),
     }
 }
 
@@ -297,7 +370,7 @@ mod tests {
             held: std::time::Duration::ZERO,
             losses: Vec::new(),
         };
-        let is = |code: &[u8]| is_access_of(code, &record);
+        let is = |code: &[u8]| is_access_of(code, &record, || None);
         assert!(is(&[0x8b, 0x07]), "mov eax, [rdi]");
         assert!(!is(&[0x8b, 0x06]), "mov eax, [rsi]");
         assert!(!is(&[0x89, 0x07]), "mov [rdi], eax");

@@ -1,12 +1,16 @@
 //! Folding: each collision is judged, which gives it names, a class and a
 //! fingerprint, and those that share a fingerprint become one race.
 
-use crate::{Collision, Confirmed};
-use crate::{naming, special};
-use redhanded_image::{Instruction, SourceSync};
+use crate::Collision;
+use crate::evidence;
+use crate::fingerprint::{fingerprint, touched};
+use crate::naming::{self, Described};
+use crate::pointee;
+use crate::typed::Teller;
+use crate::usage;
 use redhanded_model::{
-    AccessEvidence, AccessKind, AccessReport, Avma, Bytes, Class, Evidence, Fingerprint, Frame,
-    Line, Race, Region, SeenBy, Synchronisation, ThreadName, Values, What, classify,
+    AccessKind, AccessReport, Avma, Bytes, Class, Creation, Evidence, Fact, Fingerprint, Frame,
+    Line, Race, ReplayTally, Rule, SeenBy, ThreadName, Values, What, classify, combine,
 };
 use redhanded_target::{Module, module_at};
 use serde::{Deserialize, Serialize};
@@ -16,17 +20,23 @@ use std::sync::Arc;
 /// How many pairs of lines are kept for a race; more tell nothing new.
 const MOST_LINES: usize = 64;
 
+/// How many kinds of collision that are no races are kept.
+const MOST_SET_ASIDE: usize = 256;
+
 /// What a collision was judged to be. A session log keeps it beside the collision,
 /// so that the races can be folded again where the program's files are not at
 /// hand.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Finding {
-    /// An instance of a race, told in names.
+    /// An instance of a race, told in names; or of a collision that is no race, as its
+    /// class says.
     Instance(Box<Race>),
     /// The same code at the same bytes as an earlier instance of this race.
     Again(Fingerprint),
-    /// Both sides synchronise: no race.
+    /// The same code at the same bytes as an earlier collision that is no race.
+    Aside(Fingerprint),
+    /// No race. Logs of earlier versions say no more.
     Synchronised,
 }
 
@@ -38,7 +48,7 @@ pub enum Folded {
     /// One more of a known race.
     Again(usize),
     /// No race.
-    Synchronised,
+    SetAside,
 }
 
 /// Two code places and the bytes they touch, in their modules' own addresses. Equal
@@ -49,13 +59,22 @@ struct Exact {
     at: (Option<String>, u64),
 }
 
+/// An instruction, and what it touches.
+type Site = (Option<String>, u64, String);
+
 /// Collects races.
 #[derive(Default)]
 pub struct Folder {
     races: Vec<Race>,
     by_fingerprint: HashMap<Fingerprint, usize>,
-    /// What was judged before: the race, or `None` for no race.
-    judged: HashMap<Exact, Option<Fingerprint>>,
+    /// The sites of races of which both sides are known.
+    by_site: HashMap<Site, usize>,
+    /// Collisions that are no races.
+    set_aside: Vec<Race>,
+    /// What was judged before.
+    judged: HashMap<Exact, Finding>,
+    /// What replays of the races came to, by their indices.
+    replays: HashMap<usize, ReplayTally>,
 }
 
 impl Folder {
@@ -68,34 +87,55 @@ impl Folder {
     /// Judges a collision and folds it. `modules` are those that were mapped.
     pub fn add(&mut self, collision: &Collision, modules: &[Arc<Module>]) -> Folded {
         let finding = self.judge(collision, modules);
-        self.fold(finding)
+        self.fold_instance(finding, collision)
+    }
+
+    /// Folds what a collision was judged to be, and remembers its values.
+    pub fn fold_instance(&mut self, finding: Finding, collision: &Collision) -> Folded {
+        let folded = self.fold(finding);
+        if let Folded::New(index) | Folded::Again(index) = folded
+            && let Some(race) = self.races.get_mut(index)
+        {
+            let history = race.history.get_or_insert_default();
+            history.add(collision.record.bytes.start.0, &values(collision));
+        }
+        folded
     }
 
     /// What a collision is. Slow the first time, because it reads debug
     /// information.
     pub fn judge(&mut self, collision: &Collision, modules: &[Arc<Module>]) -> Finding {
         let exact = exact(collision, modules);
-        match self.judged.get(&exact) {
-            Some(Some(fingerprint)) => return Finding::Again(fingerprint.clone()),
-            Some(None) => return Finding::Synchronised,
-            None => {}
+        if let Some(finding) = self.judged.get(&exact) {
+            return finding.clone();
         }
         let race = describe(collision, modules);
         // A heap or stack object has only an address, which may be another object's
-        // later.
-        if exact.at.0.is_some() {
-            let fingerprint = race.as_ref().map(|race| race.fingerprint.clone());
-            self.judged.insert(exact, fingerprint);
+        // later. Some rules look at more than the two places.
+        let by_places = !matches!(
+            race.rule,
+            Some(Rule::SequenceSections | Rule::PerhapsGuarded | Rule::WiderThanSource)
+        );
+        if exact.at.0.is_some() && by_places {
+            let fingerprint = race.fingerprint.clone();
+            let again = if race.class.is_listed() {
+                Finding::Again(fingerprint)
+            } else {
+                Finding::Aside(fingerprint)
+            };
+            self.judged.insert(exact, again);
         }
-        race.map_or(Finding::Synchronised, |race| {
-            Finding::Instance(Box::new(race))
-        })
+        Finding::Instance(Box::new(race))
     }
 
     /// Folds a finding: those that share a fingerprint are one race.
     pub fn fold(&mut self, finding: Finding) -> Folded {
         let (fingerprint, race) = match finding {
-            Finding::Synchronised => return Folded::Synchronised,
+            Finding::Synchronised => return Folded::SetAside,
+            Finding::Aside(fingerprint) => return self.put_aside(&fingerprint, None),
+            Finding::Instance(race) if !race.class.is_listed() => {
+                return self.put_aside(&race.fingerprint.clone(), Some(*race));
+            }
             Finding::Again(fingerprint) => (fingerprint, None),
             Finding::Instance(race) => (race.fingerprint.clone(), Some(*race)),
         };
@@ -109,12 +149,55 @@ impl Folder {
         }
         let Some(race) = race else {
             // Only a damaged log refers to a race that it does not have.
-            return Folded::Synchronised;
+            return Folded::SetAside;
         };
+        if let Some(index) = self.other_half(&race) {
+            self.races[index].instances += race.instances;
+            self.by_fingerprint.insert(fingerprint, index);
+            return Folded::Again(index);
+        }
         let index = self.races.len();
+        if !race.unknown_origin() {
+            for access in &race.accesses {
+                self.by_site.entry(site(access, &race)).or_insert(index);
+            }
+        }
         self.by_fingerprint.insert(fingerprint, index);
         self.races.push(race);
         Folded::New(index)
+    }
+
+    /// Adds what replaying the instance came to that was folded like this. Collisions that are
+    /// no races have no verdict.
+    pub fn replayed(&mut self, folded: Folded, tally: ReplayTally) {
+        if let Folded::New(index) | Folded::Again(index) = folded {
+            self.replays.entry(index).or_default().add(tally);
+        }
+    }
+
+    fn put_aside(&mut self, fingerprint: &Fingerprint, race: Option<Race>) -> Folded {
+        let known = self.set_aside.iter_mut().find(|known| {
+            known.fingerprint == *fingerprint
+                && race.as_ref().is_none_or(|race| race.class == known.class)
+        });
+        if let Some(known) = known {
+            known.instances += 1;
+        } else if let Some(race) = race
+            && self.set_aside.len() < MOST_SET_ASIDE
+        {
+            self.set_aside.push(race);
+        }
+        Folded::SetAside
+    }
+
+    /// The race that a collision of unknown origin is another instance of: one whose access
+    /// at this site is known to meet another. One bug is one entry.
+    fn other_half(&self, race: &Race) -> Option<usize> {
+        if !race.unknown_origin() {
+            return None;
+        }
+        let index = *self.by_site.get(&site(race.accesses.first()?, race))?;
+        (self.races[index].class <= race.class).then_some(index)
     }
 
     /// The races so far, in the order in which they were found.
@@ -123,26 +206,60 @@ impl Folder {
         &self.races
     }
 
-    /// The races, the most certain and most often seen first.
+    /// How many races of this class will be listed. One of unknown origin is not counted beside
+    /// the race that it turned out to belong to.
     #[must_use]
-    pub fn into_races(self) -> Vec<Race> {
-        let mut races = self.races;
-        races.sort_by(|a, b| {
-            (
-                a.class,
-                a.seen_by,
-                std::cmp::Reverse(a.instances),
-                &a.fingerprint,
-            )
-                .cmp(&(
-                    b.class,
-                    b.seen_by,
-                    std::cmp::Reverse(b.instances),
-                    &b.fingerprint,
-                ))
-        });
-        races
+    pub fn listed(&self, class: Class) -> u64 {
+        let races = self.races.iter().filter(|race| race.class == class);
+        races.filter(|race| self.other_half(race).is_none()).count() as u64
     }
+
+    /// The races, the most certain and most often seen first; and the collisions that are
+    /// none.
+    #[must_use]
+    pub fn into_races(mut self) -> (Vec<Race>, Vec<Race>) {
+        // Those of unknown origin may have come before the race that they belong to.
+        for at in 0..self.races.len() {
+            if let Some(index) = self.other_half(&self.races[at]) {
+                self.races[index].instances += self.races[at].instances;
+                if let Some(history) = self.races[at].history.take() {
+                    self.races[index]
+                        .history
+                        .get_or_insert_default()
+                        .join(&history);
+                }
+                self.races[at].instances = 0;
+            }
+        }
+        for (index, tally) in std::mem::take(&mut self.replays) {
+            if let Some(race) = self.races.get_mut(index) {
+                let rules = race.verdict.take().map(|verdict| verdict.rules);
+                let rules = rules.unwrap_or_default();
+                race.verdict = Some(combine(rules, Some(tally), race.instances));
+            }
+        }
+        self.races.retain(|race| race.instances > 0);
+        rank(&mut self.races);
+        rank(&mut self.set_aside);
+        (self.races, self.set_aside)
+    }
+}
+
+fn rank(races: &mut [Race]) {
+    races.sort_by(|a, b| {
+        let key = |race: &Race| (race.class, race.seen_by, std::cmp::Reverse(race.instances));
+        (key(a), &a.fingerprint).cmp(&(key(b), &b.fingerprint))
+    });
+}
+
+/// The instruction of an access, and what it touches.
+fn site(access: &AccessReport, race: &Race) -> Site {
+    let innermost = access.stack.first();
+    (
+        innermost.and_then(|frame| frame.module.clone()),
+        innermost.map_or(access.pc, |frame| frame.address),
+        touched(&race.what),
+    )
 }
 
 /// Merges another instance into a known race.
@@ -152,6 +269,11 @@ fn merge(known: &mut Race, race: Race) {
             known.lines.push(pair.clone());
         }
     }
+    let verdict = match (known.verdict.take(), race.verdict.clone()) {
+        (Some(one), Some(two)) => Some(one.over(two)),
+        (one, two) => one.or(two),
+    };
+    known.verdict.clone_from(&verdict);
     // The plainest instance stands for the race.
     let told = |race: &Race| {
         let unchanged = race.values.before == race.values.after;
@@ -161,6 +283,8 @@ fn merge(known: &mut Race, race: Race) {
         *known = Race {
             instances: known.instances,
             lines: std::mem::take(&mut known.lines),
+            history: known.history.take(),
+            verdict,
             ..race
         };
     }
@@ -183,81 +307,153 @@ fn exact(collision: &Collision, modules: &[Arc<Module>]) -> Exact {
     }
 }
 
-/// The race that a collision is an instance of, or `None` if it is not a race.
-fn describe(collision: &Collision, modules: &[Arc<Module>]) -> Option<Race> {
-    let record = &collision.record;
-    let (what, declared) = what(collision, modules);
-    let sampled = sampled_side(collision, modules);
-    let other = collision
-        .other
-        .as_ref()
-        .map(|(confirmed, _, stack)| confirmed_side(confirmed, stack, modules));
-    let evidence = Evidence {
-        declared_synchronising: declared,
+/// The race that a collision is an instance of, or the collision that is none.
+fn describe(collision: &Collision, modules: &[Arc<Module>]) -> Race {
+    let sampled = naming::frames(&collision.sampled.1, modules);
+    let other = collision.other.as_ref();
+    let caught = other.map(|(.., stack)| naming::frames(stack, modules));
+    let caught = caught.unwrap_or_default();
+    let mut evidence = evidence::collect(collision, modules, [&sampled, &caught]);
+    let Described {
+        mut what,
+        declared,
+        reading,
+    } = what(collision, modules, &evidence::expressions(&evidence));
+    let pointed = pointee::name(&mut what, collision, modules, &evidence);
+    what.block = collision.around.block;
+    let teller = Teller {
+        reading: reading.or(pointed.reading),
+        collision,
+        modules,
     };
-    let mut class = classify(sampled, other, evidence)?;
-    if class == Class::Race && may_be_guarded(collision, modules, sampled, other) {
-        class = Class::PossiblyAtomic;
-    }
-    let special = special::reason(&what);
-    if special.is_some() {
-        class = Class::Special;
-    }
-    let mut accesses = vec![sampled_report(collision, modules, sampled)];
-    if let (Some((confirmed, thread, stack)), Some(side)) = (&collision.other, other) {
+    let mut values = values(collision);
+    teller.tell(&mut values);
+    evidence::add_names(&mut evidence, &what, declared);
+    let (class, rule) = classify(&evidence);
+    let mut accesses = vec![sampled_report(collision, sampled, &evidence)];
+    if let Some((confirmed, thread, _)) = other {
         accesses.push(AccessReport {
             kind: confirmed.kind,
             size: confirmed.bytes.len,
             pc: confirmed.pc.0,
             instruction: Some(confirmed.instruction.clone()),
             system_call: confirmed.system_call.clone(),
-            ..report(thread, stack, modules, side)
+            ..report(thread, caught, is_atomic(&evidence, 1))
         });
     }
-    let fingerprint = fingerprint(&accesses, &what);
-    Some(Race {
-        fingerprint,
+    for (access, pointee) in accesses.iter_mut().zip(pointed.sides) {
+        access.pointee = pointee;
+    }
+    teller.tell_sides(&values, &mut accesses);
+    for (access, created) in accesses.iter_mut().zip(&collision.around.created) {
+        access.created = created.as_ref().map(|(thread, stack)| Creation {
+            thread: thread.clone(),
+            stack: naming::frames(stack, modules),
+        });
+    }
+    if rule == Rule::FreedWhileItStood {
+        name_by_caller_of_free(&mut accesses);
+    }
+    let special = evidence.bytes.iter().find_map(|known| match &known.fact {
+        Fact::Special { reason } => Some(reason.clone()),
+        _ => None,
+    });
+    Race {
+        fingerprint: fingerprint(&accesses, &what, modules),
         class,
+        rule: Some(rule),
         what,
         seen_by: if other.is_some() {
             SeenBy::Watch
         } else {
             SeenBy::Value
         },
-        values: Values {
-            before: record.before.clone(),
-            after: record.after.clone(),
-        },
+        values,
         instances: 1,
         lines: lines(&accesses),
         accesses,
         suspects: collision.suspects.clone(),
-        special: special.map(str::to_owned),
-    })
+        special: special.filter(|_| rule == Rule::Special),
+        usage: usage::of(collision, modules),
+        history: None,
+        verdict: None,
+        triage: None,
+        evidence: Some(evidence),
+    }
+}
+
+/// The bytes around the caught access. They were read after the watch was set, so that an
+/// early access may have changed them already; some instructions tell what they found.
+fn values(collision: &Collision) -> Values {
+    let record = &collision.record;
+    let mut values = Values {
+        before: record.before.clone(),
+        after: record.after.clone(),
+        typed: None,
+    };
+    if let Some((confirmed, ..)) = &collision.other
+        && let Some(found) = &confirmed.found
+        && let Some(at) = confirmed.bytes.start.0.checked_sub(record.bytes.start.0)
+        && let Some(from) = usize::try_from(at).ok()
+        && let Some(part) = values
+            .before
+            .get_mut(from..from.saturating_add(found.len()))
+    {
+        part.copy_from_slice(found);
+    }
+    values
+}
+
+/// Names the side that freed by the caller of the allocator's function, which is the
+/// program's part in it.
+fn name_by_caller_of_free(accesses: &mut [AccessReport]) {
+    let stacks: Vec<_> = accesses.iter().map(|access| access.stack.clone()).collect();
+    for (own, other) in accesses.iter_mut().zip(stacks.iter().rev()) {
+        let call = evidence::freeing_call(&own.stack, other);
+        let Some((name, caller)) = call.map(|(name, caller)| (name.to_owned(), caller)) else {
+            continue;
+        };
+        own.freed_by = Some(name);
+        if let Some(caller) = own.stack.get(caller) {
+            own.function = caller.function.clone();
+            own.file = caller.file.clone();
+            own.line = caller.line;
+        }
+    }
+}
+
+fn is_atomic(evidence: &Evidence, side: usize) -> bool {
+    let side = evidence.sides.get(side);
+    side.is_some_and(|side| side.is_atomic(&evidence.bytes))
 }
 
 /// What is raced on. The name is that of the bytes which both sides touch; values
-/// and bit-fields are those of the sampled access.
-fn what(collision: &Collision, modules: &[Arc<Module>]) -> (What, bool) {
+/// and bit-fields are those of the sampled access. `expressions` are those of the source.
+fn what(collision: &Collision, modules: &[Arc<Module>], expressions: &str) -> Described {
     let sampled = collision.record.bytes;
     let named = |bytes: Bytes| {
         let region = collision.region.clone();
-        naming::what(bytes.start, bytes.len, region, modules)
+        naming::what(bytes, region, modules, expressions)
     };
-    let (mut what, declared) = named(sampled);
+    let described = named(sampled);
     let both = collision
         .other
         .as_ref()
         .and_then(|(confirmed, ..)| confirmed.bytes.intersection(sampled))
         .filter(|both| *both != sampled);
     let Some(both) = both else {
-        return (what, declared);
+        return described;
     };
-    let (narrow, declared) = named(both);
-    what.name = narrow.name;
-    what.field = narrow.field;
-    what.type_name = narrow.type_name;
-    (what, declared)
+    let narrow = named(both);
+    Described {
+        what: What {
+            name: narrow.what.name,
+            field: narrow.what.field,
+            type_name: narrow.what.type_name,
+            ..described.what
+        },
+        ..narrow
+    }
 }
 
 /// The pair of lines, if any is known, whichever side was sampled.
@@ -271,30 +467,19 @@ fn lines(accesses: &[AccessReport]) -> Vec<Vec<Line>> {
     }
 }
 
-fn sampled_report(
-    collision: &Collision,
-    modules: &[Arc<Module>],
-    side: AccessEvidence,
-) -> AccessReport {
+fn sampled_report(collision: &Collision, stack: Vec<Frame>, evidence: &Evidence) -> AccessReport {
     let record = &collision.record;
-    let (thread, stack) = &collision.sampled;
     AccessReport {
         kind: record.kind,
         size: record.bytes.len,
         pc: record.pc.0,
         instruction: collision.sampled_instruction().map(|i| i.text()),
-        ..report(thread, stack, modules, side)
+        ..report(&collision.sampled.0, stack, is_atomic(evidence, 0))
     }
 }
 
 /// The parts of an access's report that come from its stack.
-fn report(
-    thread: &ThreadName,
-    stack: &[Avma],
-    modules: &[Arc<Module>],
-    side: AccessEvidence,
-) -> AccessReport {
-    let stack = naming::frames(stack, modules);
+fn report(thread: &ThreadName, stack: Vec<Frame>, atomic: bool) -> AccessReport {
     let innermost = stack.first().cloned().unwrap_or_default();
     AccessReport {
         thread: thread.clone(),
@@ -302,169 +487,15 @@ fn report(
         size: 0,
         pc: 0,
         instruction: None,
-        atomic: side.synchronisation.is_atomic(),
+        atomic,
         function: innermost.function,
         file: innermost.file,
         line: innermost.line,
         system_call: None,
+        freed_by: None,
+        pointee: None,
+        value: None,
+        created: None,
         stack,
-    }
-}
-
-fn fingerprint(accesses: &[AccessReport], what: &What) -> Fingerprint {
-    let mut places: Vec<String> = accesses.iter().map(place).collect();
-    if places.len() < 2 {
-        places.push("unknown origin".to_owned());
-    }
-    let touched = match (&what.name, &what.region) {
-        (Some(name), _) => {
-            let field = what.field.as_deref().unwrap_or("");
-            format!("{name}{}", naming::without_indices(field))
-        }
-        (None, Region::Global { module }) => format!("data of {module}"),
-        (None, Region::Heap) => "heap".to_owned(),
-        (None, Region::Stack { .. }) => "stack".to_owned(),
-        (None, Region::PerCpu { .. }) => "per-CPU data".to_owned(),
-        (None, Region::Mapping { .. }) => "mapping".to_owned(),
-        (None, Region::Unknown) => "memory".to_owned(),
-    };
-    Fingerprint::new(places, &touched)
-}
-
-/// A code place without addresses and lines: the function, or in a stripped
-/// module its place in the file, which is all there is.
-fn place(access: &AccessReport) -> String {
-    let name = |frame: &Frame| frame.function.clone();
-    let innermost = access.stack.first();
-    let module = innermost
-        .and_then(|frame| frame.module.clone())
-        .unwrap_or_else(|| "?".to_owned());
-    let function = innermost
-        .and_then(name)
-        .unwrap_or_else(|| format!("+{:#x}", innermost.map_or(access.pc, |frame| frame.address)));
-    match &access.system_call {
-        // The innermost function is a wrapper of libc; its caller tells more.
-        Some(call) => {
-            let caller = access
-                .stack
-                .iter()
-                .filter(|frame| frame.module.as_deref() != Some(module.as_str()))
-                .find_map(name);
-            format!("{call}(2) from {}", caller.unwrap_or(function))
-        }
-        None => format!("{module}!{function}"),
-    }
-}
-
-fn sampled_side(collision: &Collision, modules: &[Arc<Module>]) -> AccessEvidence {
-    let record = &collision.record;
-    let instruction = collision.sampled_instruction();
-    let locked = instruction.is_some_and(|i| i.locked());
-    let never_atomic = instruction.as_ref().is_some_and(never_atomic) || record.bytes.len > 8;
-    side(
-        record.pc,
-        record.kind,
-        record.bytes,
-        locked,
-        never_atomic,
-        (&collision.sampled.1, modules),
-    )
-}
-
-fn never_atomic(instruction: &Instruction) -> bool {
-    instruction.is_repeated()
-        || instruction
-            .accesses()
-            .iter()
-            .any(|access| access.size > 8 || !access.size.is_power_of_two())
-}
-
-fn confirmed_side(
-    confirmed: &Confirmed,
-    stack: &[Avma],
-    modules: &[Arc<Module>],
-) -> AccessEvidence {
-    side(
-        confirmed.pc,
-        confirmed.kind,
-        confirmed.bytes,
-        confirmed.locked,
-        confirmed.never_atomic || confirmed.system_call.is_some(),
-        (stack, modules),
-    )
-}
-
-/// How many callers are checked for a section that guards what they call.
-const GUARDING_CALLERS: usize = 4;
-
-/// Whether an access, or a call that led to it, is in a section of a sequence
-/// counter.
-fn in_sequence_section(pc: Avma, stack: &[Avma], modules: &[Arc<Module>]) -> bool {
-    // A return address belongs to the call before it.
-    let calls = stack.iter().skip(1).take(GUARDING_CALLERS);
-    let calls = calls.map(|back| Avma(back.0.wrapping_sub(1)));
-    std::iter::once(pc).chain(calls).any(|at| {
-        module_at(modules, at).is_some_and(|module| {
-            let image = module.image.as_ref();
-            image.is_some_and(|image| image.in_sequence_section(module.svma(at)))
-        })
-    })
-}
-
-/// Whether a sequence counter may guard a read although nothing shows it: the
-/// writer's section may be in a caller that is not known, or the functions that
-/// begin and end a section are inlined and there is no debug information.
-fn may_be_guarded(
-    collision: &Collision,
-    modules: &[Arc<Module>],
-    sampled: AccessEvidence,
-    other: Option<AccessEvidence>,
-) -> bool {
-    let Some((other, (confirmed, _, stack))) = other.zip(collision.other.as_ref()) else {
-        return false;
-    };
-    let guarded = |side: AccessEvidence| side.synchronisation == Synchronisation::Guarded;
-    let cut = |stack: &[Avma]| {
-        let caller = stack.get(1).map(|back| Avma(back.0.wrapping_sub(1)));
-        caller.is_none_or(|at| module_at(modules, at).is_none())
-    };
-    let untold = |pc: Avma| {
-        let module = module_at(modules, pc);
-        let image = module.and_then(|module| Some((module.image.as_ref()?, module.svma(pc))));
-        image.is_some_and(|(image, svma)| image.is_kernel() && !image.debug().covers(svma))
-    };
-    let reads = sampled.kind == AccessKind::Read || other.kind == AccessKind::Read;
-    (guarded(sampled) && cut(stack))
-        || (guarded(other) && cut(&collision.sampled.1))
-        || (reads && (untold(collision.record.pc) || untold(confirmed.pc)))
-}
-
-fn side(
-    pc: Avma,
-    kind: AccessKind,
-    bytes: Bytes,
-    locked: bool,
-    never_atomic: bool,
-    (stack, modules): (&[Avma], &[Arc<Module>]),
-) -> AccessEvidence {
-    let place =
-        module_at(modules, pc).and_then(|module| Some((module.image.as_ref()?, module.svma(pc))));
-    let synchronisation = if locked {
-        Synchronisation::Locked
-    } else if never_atomic {
-        Synchronisation::Plain
-    } else {
-        match place.map(|(image, svma)| image.debug().synchronisation(svma)) {
-            Some(SourceSync::Marked(_)) => Synchronisation::Marked,
-            _ if in_sequence_section(pc, stack, modules) => Synchronisation::Guarded,
-            Some(SourceSync::Plain) => Synchronisation::Plain,
-            Some(SourceSync::Unknown) | None => Synchronisation::Unknown,
-        }
-    };
-    AccessEvidence {
-        kind,
-        natural: bytes.is_natural(),
-        synchronisation,
-        half_of_update: place.is_some_and(|(image, svma)| image.half_of_update(svma)),
     }
 }

@@ -7,22 +7,39 @@
 //! folds collisions with the same fingerprint, on another thread if need be: reading
 //! debug information takes longer than a thread may be held.
 
+mod around;
 mod budget;
+mod capture;
 mod confirm;
 mod crash;
+mod evidence;
+mod exposure;
+mod fingerprint;
 mod fold;
+mod hunt;
 mod naming;
+mod over_read;
+mod pointee;
 mod random;
 mod sampler;
 mod sampling_loop;
-mod special;
+mod sink;
 mod suspects;
 mod system_call;
+mod tally;
+mod typed;
+mod usage;
 
+pub use around::Around;
 pub use budget::{Budget, CREDIT};
+pub use capture::{Captured, Replay, replay};
 pub use confirm::{Collision, Confirmed, confirm};
 pub use crash::name_crash;
+pub use exposure::Exposure;
 pub use fold::{Finding, Folded, Folder};
+pub use hunt::Hunt;
 pub use random::Random;
 pub use sampler::{Sampler, Start};
-pub use sampling_loop::{Options, Outcome, Sink, Standing, watch};
+pub use sampling_loop::{Options, Outcome, hunt, watch};
+pub use sink::{Sink, Standing};
+pub use tally::{name_code, name_data, tally};

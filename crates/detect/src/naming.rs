@@ -1,7 +1,7 @@
 //! From the addresses of a collision to names.
 
-use redhanded_image::Variable;
-use redhanded_model::{Avma, Frame, Region, What};
+use redhanded_image::{How, Reading, Variable};
+use redhanded_model::{Avma, Bytes, Declared, Frame, Region, What};
 use redhanded_target::{Module, module_at};
 use std::sync::Arc;
 
@@ -63,28 +63,57 @@ fn frames_in(module: &Module, inside: Avma, address: u64) -> Vec<Frame> {
         .collect()
 }
 
-/// The variable or field at `address`, and whether its declaration says that accesses
-/// to it synchronise.
-pub fn what(address: Avma, size: u64, region: Region, modules: &[Arc<Module>]) -> (What, bool) {
-    let variable = variable_at(address, &region, modules);
+/// What is known of a variable or field.
+pub struct Described {
+    pub what: What,
+    /// How the part is declared, if its declaration says that accesses to it synchronise.
+    pub declared: Option<(String, Declared)>,
+    /// What its bytes mean.
+    pub reading: Option<Reading>,
+}
+
+/// The variable or field at `bytes`. Of the members of a union it is the one that the
+/// source's `expressions` name.
+pub fn what(bytes: Bytes, region: Region, modules: &[Arc<Module>], expressions: &str) -> Described {
+    let variable = variable_at(bytes.start, &region, modules);
     let mut what = What {
         name: None,
         type_name: None,
         field: None,
         bit_fields: Vec::new(),
-        address: address.0,
-        size,
+        address: bytes.start.0,
+        size: bytes.len,
         region,
+        pointee: None,
+        sides_differ: false,
+        block: None,
     };
     let Some((variable, offset)) = variable else {
-        return (what, false);
+        return Described {
+            what,
+            declared: None,
+            reading: None,
+        };
     };
-    let part = variable.part(offset, size);
+    let part = variable.part_as(offset, bytes.len, Some(expressions));
+    let declared = part.synchronising.map(|how| match how {
+        How::Atomic => Declared::Atomic,
+        How::Volatile => Declared::Volatile,
+        How::Guard => Declared::Guard,
+    });
+    let declared = declared.map(|how| (format!("{}{}", variable.name, part.path), how));
+    // Which member of a union is meant, only the source can tell.
+    let is_settled = !part.in_union || part.is_named_by(expressions);
+    let reading = part.reading.filter(|_| is_settled);
     what.name = Some(variable.name.clone());
     what.type_name = (!part.type_name.is_empty()).then_some(part.type_name);
     what.field = (!part.path.is_empty()).then_some(part.path);
     what.bit_fields = part.bit_fields;
-    (what, part.synchronising.is_some())
+    Described {
+        what,
+        declared,
+        reading,
+    }
 }
 
 fn variable_at(address: Avma, region: &Region, modules: &[Arc<Module>]) -> Option<(Variable, u64)> {

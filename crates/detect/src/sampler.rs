@@ -6,6 +6,7 @@
 //! colder and colder. How many sites are drawn follows the wanted sample rate.
 
 mod armed_limit;
+mod choice;
 mod pool;
 
 use crate::Random;
@@ -61,6 +62,8 @@ pub enum Start {
     /// With few, and more as the rate demands: a server that has run for days must not
     /// stutter when it is attached to.
     Gently,
+    /// With none: somebody else says which, see [`Sampler::choose`].
+    Chosen,
 }
 
 /// A site by its place in the sampler's tables.
@@ -201,6 +204,7 @@ impl Sampler {
         let first = match self.start {
             Start::AtOnce => FIRST_DRAW,
             Start::Gently => LEAST_DRAWN.ceil() as usize,
+            Start::Chosen => 0,
         };
         self.draw(first.min(self.armed_limit.current()).saturating_sub(armed))
     }

@@ -1,10 +1,13 @@
 //! The sampling loop: arm sites, wait, confirm what happens, hand it to a sink.
 
-use crate::confirm::{Collision, code_at, confirm, is_access_of};
+use crate::around;
+use crate::confirm::{Collision, code_at, confirm, is_access_of, is_asked_for};
 use crate::crash::{Recent, bare};
+use crate::exposure::Exposed;
 use crate::sampler::TICK;
+use crate::sink::{Sink, Standing};
 use crate::suspects::suspects;
-use crate::{Budget, Random, Sampler, Start};
+use crate::{Budget, Hunt, Random, Sampler, Start};
 use redhanded_image::Selected;
 use redhanded_model::{
     Avma, Counts, Crash, Delays, Hit, Loss, ModuleId, Registers, SiteCounts, SpaceId, Strategy,
@@ -14,6 +17,7 @@ use redhanded_target::{
     Arm, Capacity, Ending, Event, Hint, Module, Target, TargetError, module_at,
 };
 use serde::{Deserialize, Serialize};
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -42,44 +46,6 @@ pub struct Options {
     pub start: Start,
 }
 
-/// Where a session's findings go. `modules` are those that were mapped.
-pub trait Sink {
-    /// A confirmed collision.
-    fn collision(&mut self, collision: Collision, modules: &[Arc<Module>]);
-
-    /// A confirmed collision, while both threads are still stopped: whether they
-    /// go on.
-    fn standing(
-        &mut self,
-        _collision: &Collision,
-        _modules: &[Arc<Module>],
-        _target: &mut dyn Target,
-    ) -> Standing {
-        Standing::Release
-    }
-
-    /// A signal is about to kill the target. The frames have no names yet: see
-    /// [`name_crash`](crate::name_crash).
-    fn crash(&mut self, _crash: Crash, _modules: &[Arc<Module>]) {}
-
-    /// The numbers so far, several times a second.
-    fn progress(&mut self, counts: &Counts);
-
-    /// Whether enough was found.
-    fn enough(&self) -> bool {
-        false
-    }
-}
-
-/// What to do with the threads of a collision.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Standing {
-    /// Let them go on.
-    Release,
-    /// Leave the whole target stopped, for a debugger.
-    Freeze,
-}
-
 /// How a session ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Outcome {
@@ -104,8 +70,9 @@ struct SamplingLoop<'a> {
     options: Options,
     random: Random,
     sampler: Sampler,
-    known: Vec<ModuleId>,
+    known: HashSet<ModuleId>,
     counts: Counts,
+    exposed: Exposed,
     next_tick: Duration,
     last_tick: Duration,
     next_redraw: Duration,
@@ -114,6 +81,9 @@ struct SamplingLoop<'a> {
     rotates: bool,
     /// The last windows, for when the target crashes.
     recent: Recent,
+    seen_around: around::Known,
+    /// What says which sites are armed, instead of chance.
+    hunt: Option<&'a mut Hunt>,
 }
 
 /// Samples `target` until it ends or enough is seen. `sites` gives the sites of a
@@ -125,6 +95,33 @@ pub fn watch(
     target: &mut dyn Target,
     sites: &dyn Fn(&Module) -> Option<Arc<Selected>>,
     options: Options,
+    random: Random,
+    sink: &mut dyn Sink,
+) -> Result<(Outcome, Counts), TargetError> {
+    observe(target, sites, (options, None), random, sink)
+}
+
+/// Holds threads of `target` at the suspected sites among `sites`, as `hunt` says, until the
+/// target ends or enough is seen.
+///
+/// # Errors
+/// When the target can no longer be driven.
+pub fn hunt(
+    target: &mut dyn Target,
+    sites: &dyn Fn(&Module) -> Option<Arc<Selected>>,
+    (mut options, hunt): (Options, &mut Hunt),
+    random: Random,
+    sink: &mut dyn Sink,
+) -> Result<(Outcome, Counts), TargetError> {
+    options.start = Start::Chosen;
+    hunt.begin();
+    observe(target, sites, (options, Some(hunt)), random, sink)
+}
+
+fn observe(
+    target: &mut dyn Target,
+    sites: &dyn Fn(&Module) -> Option<Arc<Selected>>,
+    (options, hunt): (Options, Option<&mut Hunt>),
     mut random: Random,
     sink: &mut dyn Sink,
 ) -> Result<(Outcome, Counts), TargetError> {
@@ -142,17 +139,21 @@ pub fn watch(
         options,
         random,
         sampler,
-        known: Vec::new(),
+        known: HashSet::new(),
         counts: Counts::default(),
+        exposed: Exposed::default(),
         next_tick: Duration::ZERO,
         last_tick: Duration::ZERO,
         next_redraw: redraw_every,
         redraw_every,
         rotates: rotation.is_some(),
         recent: Recent::default(),
+        seen_around: around::Known::default(),
+        hunt,
     };
     let outcome = sampling.run(sink)?;
     sampling.count();
+    sink.exposure(sampling.exposed.into_list());
     Ok((outcome, sampling.counts))
 }
 
@@ -223,24 +224,44 @@ impl SamplingLoop<'_> {
 
     fn modules_changed(&mut self) {
         let modules = self.target.modules();
-        self.known
-            .retain(|known| modules.iter().any(|m| m.id == *known));
-        self.sampler
-            .retain_modules(|id| modules.iter().any(|m| m.id == id));
+        let here: HashSet<ModuleId> = modules.iter().map(|module| module.id).collect();
+        self.known.retain(|known| here.contains(known));
+        self.sampler.retain_modules(|id| here.contains(&id));
         for module in modules {
-            if self.known.contains(&module.id) {
+            if !self.known.insert(module.id) {
                 continue;
             }
-            self.known.push(module.id);
+            self.exposed.name(module.id, &module.name);
             if let Some(selected) = (self.sites)(&module) {
+                if let Some(hunt) = &mut self.hunt {
+                    hunt.add_module(module.id, &selected);
+                }
                 let sites = self.sampler.add_module(module.id, module.space, &selected);
                 self.arm(&sites);
             }
+        }
+        self.arm_suspects();
+    }
+
+    /// Arms the sites that the hunt wants, if there is one, and no others.
+    fn arm_suspects(&mut self) {
+        let is_free = self.target.batch().capacity() == Capacity::Free;
+        if let Some(hunt) = &mut self.hunt {
+            if is_free && hunt.take_changed() {
+                self.target.disarm_all();
+                self.sampler.disarmed();
+            }
+            let sites = self.sampler.choose(|module, svma| hunt.wants(module, svma));
+            self.arm(&sites);
         }
     }
 
     /// Arms the sites of a space that fired while its first task was alone.
     fn second_task(&mut self, space: SpaceId) {
+        if self.hunt.is_some() {
+            self.sampler.recall();
+            return self.arm_suspects();
+        }
         let modules = self.target.modules();
         let here = |id| modules.iter().any(|m| m.id == id && m.space == space);
         let sites = self.sampler.second_task(here);
@@ -250,14 +271,20 @@ impl SamplingLoop<'_> {
     fn arm(&mut self, sites: &[(ModuleId, Svma)]) {
         let plans: Vec<Arm> = sites
             .iter()
-            .map(|(module, svma)| Arm {
-                module: *module,
-                svma: *svma,
-                plan: WindowPlan {
-                    delay: self.options.delay.part(self.random.unit()),
-                    strategy: self.options.strategy,
-                    end_early: true,
-                },
+            .map(|(module, svma)| {
+                let part = match &self.hunt {
+                    Some(hunt) => hunt.part(*module, *svma, &mut self.random),
+                    None => self.random.unit(),
+                };
+                Arm {
+                    module: *module,
+                    svma: *svma,
+                    plan: WindowPlan {
+                        delay: self.options.delay.part(part),
+                        strategy: self.options.strategy,
+                        end_early: true,
+                    },
+                }
             })
             .collect();
         if !plans.is_empty() {
@@ -280,11 +307,16 @@ impl SamplingLoop<'_> {
     }
 
     fn tick(&mut self, now: Duration) {
+        // While a window is open, the time that threads were held grows.
+        let held_before = self.counts.held;
         let affordable = self.account();
         let passed = now.saturating_sub(self.last_tick).as_secs_f64();
         self.last_tick = now;
         self.next_tick = now + TICK;
         let is_due = now >= self.next_redraw && (self.rotates || self.sampler.is_full());
+        if let Some(hunt) = &mut self.hunt {
+            hunt.tick(now, self.counts.held > held_before);
+        }
         // Changing them would disturb a window that is open.
         if self.target.batch().capacity() == Capacity::Free {
             self.sampler.idle();
@@ -295,8 +327,12 @@ impl SamplingLoop<'_> {
             }
         }
         self.note_running_code();
-        let sites = self.sampler.tick(passed, affordable);
-        self.arm(&sites);
+        if self.hunt.is_some() {
+            self.arm_suspects();
+        } else {
+            let sites = self.sampler.tick(passed, affordable);
+            self.arm(&sites);
+        }
         self.count();
     }
 
@@ -330,7 +366,11 @@ impl SamplingLoop<'_> {
 
     fn passed(&mut self, module: ModuleId, svma: Svma, loss: Loss) {
         self.counts.samples += 1;
+        self.exposed.add(module, svma);
         self.counts.losses.add(loss);
+        if let Some(hunt) = &mut self.hunt {
+            hunt.reached(module, svma);
+        }
         match loss {
             Loss::Alone => self.sampler.alone(module, svma),
             Loss::TooManyWindows | Loss::NoDebugRegister => self.sampler.deferred(module, svma),
@@ -359,11 +399,19 @@ impl SamplingLoop<'_> {
     fn window_ended(&mut self, record: &WindowRecord) {
         self.recent.add(self.target.now(), record);
         self.counts.samples += 1;
+        self.exposed.add(record.module, record.svma);
         self.counts.windows += 1;
         for loss in &record.losses {
             self.counts.losses.add(*loss);
         }
         self.sampler.sampled(record.module, record.svma);
+        if let Some(hunt) = &mut self.hunt {
+            hunt.reached(record.module, record.svma);
+            let now = self.target.now();
+            hunt.held(record.module, record.svma, record.held, now);
+            self.sampler.recall();
+            return self.arm_suspects();
+        }
         let sites = self.sampler.window_ended();
         self.arm(&sites);
     }
@@ -372,8 +420,17 @@ impl SamplingLoop<'_> {
     /// the sampled one if nobody was caught.
     fn collided(&mut self, record: WindowRecord, sink: &mut dyn Sink) -> Standing {
         let sampled_code = code_at(self.target.inspect(), record.space, record.pc);
-        if !is_access_of(&sampled_code, &record) {
-            self.counts.losses.add(Loss::TextChanged);
+        let loss = if !is_access_of(&sampled_code, &record, || {
+            self.target.inspect().vectors(record.task)
+        }) {
+            Some(Loss::TextChanged)
+        } else if record.hit.is_none() && !is_asked_for(self.target.inspect(), &record) {
+            Some(Loss::OverRead)
+        } else {
+            None
+        };
+        if let Some(loss) = loss {
+            self.counts.losses.add(loss);
             self.target.release(record.id);
             self.window_ended(&record);
             return Standing::Release;
@@ -394,16 +451,26 @@ impl SamplingLoop<'_> {
             },
         };
         let modules = self.modules_in(record.space);
-        let collision = Collision {
+        let inspect = self.target.inspect();
+        let region = inspect.region(record.space, record.bytes.start);
+        let caught = other.as_ref().map(|(confirmed, ..)| confirmed);
+        let caught = caught.zip(record.hit.as_ref().map(|hit| hit.task));
+        let around = self
+            .seen_around
+            .look(inspect, &record, caught, &region, &modules);
+        if let (Some(hunt), Some((confirmed, ..))) = (&mut self.hunt, &other)
+            && let Some(module) = module_at(&modules, confirmed.pc)
+        {
+            let there = (module.id, module.svma(confirmed.pc));
+            hunt.met((record.module, record.svma), there);
+        }
+        let mut collision = Collision {
             sampled: (
                 self.target.inspect().thread_name(record.task),
                 self.target.inspect().stack(record.task, &record.registers),
             ),
             other,
-            region: self
-                .target
-                .inspect()
-                .region(record.space, record.bytes.start),
+            region,
             suspects: if record.hit.is_none() {
                 suspects(self.target.inspect(), &record)
             } else {
@@ -412,8 +479,10 @@ impl SamplingLoop<'_> {
             modules: modules.iter().map(|module| module.id).collect(),
             sampled_code,
             record,
+            around,
+            replay: None,
         };
-        let standing = sink.standing(&collision, &modules, self.target);
+        let standing = sink.standing(&mut collision, &modules, self.target);
         match standing {
             Standing::Release => self.target.release(collision.record.id),
             Standing::Freeze => self.target.freeze(collision.record.id),

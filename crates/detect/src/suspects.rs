@@ -1,7 +1,7 @@
 //! Bytes changed and nobody was caught: who may have done it.
 
-use crate::system_call;
-use redhanded_model::{Avma, Suspect, WindowRecord};
+use crate::system_call::{self, Progress};
+use redhanded_model::{AccessKind, Avma, Suspect, WindowRecord};
 use redhanded_target::Inspect;
 
 /// System calls of other threads that are under way and write these bytes, and
@@ -17,10 +17,15 @@ pub fn suspects(target: &mut dyn Inspect, record: &WindowRecord) -> Vec<Suspect>
             let read = target.read(record.space, at, &mut word);
             read.then(|| u64::from_le_bytes(word))
         };
-        let access = system_call::access(&registers, record.bytes, &mut read_word);
-        if let Some((call, kind, _)) = access
-            && kind.writes()
-        {
+        // Only a write conflicts with a read.
+        let access = system_call::access(
+            &registers,
+            Progress::UnderWay,
+            record.bytes,
+            AccessKind::Read,
+            &mut read_word,
+        );
+        if let Some((call, ..)) = access {
             suspects.push(Suspect::SystemCall {
                 thread: target.thread_name(task),
                 call: call.to_owned(),

@@ -92,7 +92,7 @@ fn counters(guarded: bool) -> Fake {
 #[test]
 fn an_unguarded_counter_is_caught_and_folded_into_one_race() {
     let (found, counts) = run(counters(false), options(), 1);
-    let races = found.folder.into_races();
+    let races = found.folder.into_races().0;
     assert_eq!(races.len(), 1, "{races:#?}");
     assert_eq!(races[0].class, Class::Race);
     assert_eq!(races[0].seen_by, SeenBy::Watch);
@@ -119,7 +119,7 @@ fn each_strategy_sees_the_race_alone() {
             ..options()
         };
         let (found, _) = run(counters(false), options, 3);
-        let races = found.folder.into_races();
+        let races = found.folder.into_races().0;
         assert_eq!(races.len(), 1);
         assert_eq!(races[0].seen_by, seen_by);
     }
@@ -150,7 +150,7 @@ fn locked_instructions_that_meet_are_no_race() {
     fake.task(vec![access(bump, X)], u64::MAX);
     fake.task(vec![access(bump, X)], u64::MAX);
     let (found, _) = run(fake, options(), 1);
-    assert!(found.folded.iter().all(|f| *f == Folded::Synchronised));
+    assert!(found.folded.iter().all(|f| *f == Folded::SetAside));
     assert!(!found.folded.is_empty());
 }
 

@@ -1,13 +1,13 @@
 //! Readers under a sequence counter: what their meeting with a writer is called,
 //! by what is known of the writer's callers. Needs gcc.
 
-use redhanded_detect::{Collision, Confirmed, Folded, Folder};
+use redhanded_detect::{Around, Collision, Confirmed, Folded, Folder};
 use redhanded_image::{Image, Instruction, link};
 use redhanded_model::{
     AccessKind, Avma, Bytes, Class, ModuleId, Region, Register, Registers, SpaceId, Svma, TaskId,
     ThreadName, WindowEnd, WindowId, WindowRecord,
 };
-use redhanded_target::Module;
+use redhanded_target::{Module, VMLINUX};
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
@@ -74,8 +74,8 @@ fn first(image: &Image, function: &str, is: impl Fn(&Instruction) -> bool) -> (u
     }
 }
 
-/// What it is called that the reader met the writer, whose callers are these.
-fn met(module: &Arc<Module>, callers: &[Avma]) -> Option<Class> {
+/// The reader met the writer, whose callers are these.
+fn collision(module: &Module, callers: &[Avma]) -> Collision {
     let image = module.image.as_ref().unwrap();
     let touches = |instruction: &Instruction| instruction.text().contains("+4]");
     let (read_at, read) = first(image, "reads", touches);
@@ -95,9 +95,10 @@ fn met(module: &Arc<Module>, callers: &[Avma]) -> Option<Class> {
         locked: false,
         instruction: write.text(),
         system_call: None,
-        never_atomic: false,
+        form: write.form(),
+        found: None,
     };
-    let collision = Collision {
+    Collision {
         record: WindowRecord {
             id: WindowId(1),
             space: SpaceId::default(),
@@ -121,9 +122,15 @@ fn met(module: &Arc<Module>, callers: &[Avma]) -> Option<Class> {
         modules: vec![module.id],
         suspects: Vec::new(),
         sampled_code: code.unwrap().to_vec(),
-    };
+        around: Around::default(),
+        replay: None,
+    }
+}
+
+/// What it is called.
+fn class(collision: &Collision, module: &Arc<Module>) -> Option<Class> {
     let mut folder = Folder::new();
-    match folder.add(&collision, &[Arc::clone(module)]) {
+    match folder.add(collision, &[Arc::clone(module)]) {
         Folded::New(index) | Folded::Again(index) => Some(folder.races()[index].class),
         _ => None,
     }
@@ -138,10 +145,33 @@ fn a_read_under_a_sequence_counter_is_judged_by_the_writers_callers() {
         let calls = |instruction: &Instruction| instruction.text().starts_with("call");
         Avma(first(image, function, calls).1.next())
     };
-    assert_eq!(met(&module, &[behind_call("careful")]), None);
-    assert_eq!(met(&module, &[behind_call("careless")]), Some(Class::Race));
+    let met = |callers: &[Avma]| class(&collision(&module, callers), &module);
+    assert_eq!(met(&[behind_call("careful")]), None);
+    assert_eq!(met(&[behind_call("careless")]), Some(Class::Race));
     // Who called it is not known, or lies where nothing is known.
     for callers in [&[][..], &[Avma(0xffff_ffff_c020_0000)]] {
-        assert_eq!(met(&module, callers), Some(Class::PossiblyAtomic));
+        assert_eq!(met(callers), Some(Class::PossiblyAtomic));
+    }
+}
+
+/// Without its image nothing tells that a sequence counter guards it.
+#[test]
+fn a_read_in_a_kernel_that_cannot_be_read_may_be_guarded() {
+    let folder = tempfile::tempdir().unwrap();
+    let module = kernel_module(folder.path());
+    let mut unaligned = collision(&module, &[]);
+    let bytes = Bytes::new(Avma(VALUE.start.0 + 1), 4);
+    unaligned.record.bytes = bytes;
+    unaligned.other.as_mut().unwrap().0.bytes = bytes;
+    for (name, called) in [(VMLINUX, Class::PossiblyAtomic), ("a program", Class::Race)] {
+        let unread = Arc::new(Module {
+            id: module.id,
+            space: module.space,
+            name: name.to_owned(),
+            bias: module.bias,
+            range: module.range.clone(),
+            image: None,
+        });
+        assert_eq!(class(&unaligned, &unread), Some(called), "{name}");
     }
 }

@@ -6,7 +6,9 @@ use crate::kernel_text::KernelText;
 use crate::layout::Layout;
 use crate::plt::Linkage;
 use crate::sites::SamplingSet;
+use crate::string_functions::Variants;
 use crate::unwind::Orc;
+use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 
 /// The parts of an [`Image`](crate::Image) that are computed on first use.
@@ -16,7 +18,11 @@ pub(crate) struct Code {
     pub frames: OnceLock<Frames>,
     pub functions: OnceLock<Functions>,
     pub linkage: OnceLock<Linkage>,
+    pub variants: OnceLock<Variants>,
     pub sites: OnceLock<SamplingSet>,
     pub kernel: OnceLock<Option<KernelText>>,
     pub orc: OnceLock<Option<Arc<Orc>>>,
+    pub separating_compiler: OnceLock<Option<String>>,
+    /// The instructions that name the memory they write by its address, by that address.
+    pub writers: OnceLock<HashMap<u64, Vec<u64>>>,
 }

@@ -1,5 +1,4 @@
-//! The unwind table as a list of function ranges, and where in them rbp is the frame
-//! pointer.
+//! The unwind table as a list of function ranges, and where in them the top of the frame is.
 
 use crate::Image;
 use crate::layout::{eh_frame_header, elf_file};
@@ -47,30 +46,28 @@ pub(crate) struct FrameRules<'a> {
     cies: HashMap<usize, Cie<'a>>,
     context: UnwindContext<usize>,
     /// The last entry that was asked about, since one entry may cover many functions.
-    last: Option<(usize, Rbp)>,
+    last: Option<(usize, Tops)>,
 }
 
-/// Where in an unwind entry's range rbp is the frame pointer.
-#[derive(Clone, Debug)]
-pub(crate) enum Rbp {
-    /// In these ranges, sorted.
-    In(Arc<[Range<u64>]>),
-    /// Possibly everywhere, because the entry cannot be read.
-    Unknown,
+/// The register that a frame's top is computed from at an instruction, and how far above it
+/// the top is. The top is where the caller's frame begins.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Top {
+    FromRsp(i64),
+    /// Without a distance if it takes an expression.
+    FromRbp(Option<i64>),
 }
 
-impl Rbp {
-    pub fn is_frame_at(&self, svma: u64) -> bool {
-        match self {
-            Self::In(ranges) => {
-                let after = ranges.partition_point(|range| range.start <= svma);
-                after
-                    .checked_sub(1)
-                    .and_then(|index| ranges.get(index))
-                    .is_some_and(|range| range.contains(&svma))
-            }
-            Self::Unknown => true,
-        }
+/// Where the top of the frame is, in ranges of addresses that are sorted. Empty if the unwind
+/// entry cannot be read, so that nothing is known.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Tops(Arc<[(Range<u64>, Top)]>);
+
+impl Tops {
+    pub fn at(&self, svma: u64) -> Option<Top> {
+        let after = self.0.partition_point(|(range, _)| range.start <= svma);
+        let (range, top) = self.0.get(after.checked_sub(1)?)?;
+        range.contains(&svma).then_some(*top)
     }
 }
 
@@ -127,24 +124,22 @@ impl<'a> FrameRules<'a> {
         }
     }
 
-    /// Where in the function at `start` rbp is the frame pointer; `None` if no unwind entry
+    /// Where the top of the frame is in the function at `start`; `None` if no unwind entry
     /// covers it.
-    pub fn rbp(&mut self, start: u64) -> Option<Rbp> {
+    pub fn tops(&mut self, start: u64) -> Option<Tops> {
         let offset = self.frames.at(start)?.offset;
-        if let Some((last, rbp)) = &self.last
+        if let Some((last, tops)) = &self.last
             && *last == offset
         {
-            return Some(rbp.clone());
+            return Some(tops.clone());
         }
-        let rbp = self
-            .run_rules(offset)
-            .map_or(Rbp::Unknown, |ranges| Rbp::In(ranges.into()));
-        self.last = Some((offset, rbp.clone()));
-        Some(rbp)
+        let tops = Tops(self.run_rules(offset).unwrap_or_default().into());
+        self.last = Some((offset, tops.clone()));
+        Some(tops)
     }
 
     /// `None` if the entry's rules cannot be read or are too long.
-    fn run_rules(&mut self, offset: usize) -> Option<Vec<Range<u64>>> {
+    fn run_rules(&mut self, offset: usize) -> Option<Vec<(Range<u64>, Top)>> {
         let (section, bases) = self.section.as_ref()?;
         let cies = &mut self.cies;
         let fde = section
@@ -155,17 +150,22 @@ impl<'a> FrameRules<'a> {
         if fde.cie().entry_len() > MAX_CIE || fde.entry_len() > MAX_FDE {
             return None;
         }
-        let mut ranges: Vec<Range<u64>> = Vec::new();
+        let mut ranges = Vec::new();
         let mut rows = fde.rows(section, bases, &mut self.context).ok()?;
         while let Some(row) = rows.next_row().ok()? {
-            let from_rbp = match row.cfa() {
-                CfaRule::RegisterAndOffset { register, .. } => *register == X86_64::RBP,
+            let top = match row.cfa() {
+                CfaRule::RegisterAndOffset { register, offset } => match *register {
+                    X86_64::RBP => Some(Top::FromRbp(Some(*offset))),
+                    X86_64::RSP => Some(Top::FromRsp(*offset)),
+                    _ => None,
+                },
                 CfaRule::Expression(expression) => expression
                     .get(section)
-                    .is_ok_and(|e| e.0.slice().first() == Some(&BREG_RBP)),
+                    .is_ok_and(|e| e.0.slice().first() == Some(&BREG_RBP))
+                    .then_some(Top::FromRbp(None)),
             };
-            if from_rbp {
-                ranges.push(row.start_address()..row.end_address());
+            if let Some(top) = top {
+                ranges.push((row.start_address()..row.end_address(), top));
             }
         }
         Some(ranges)

@@ -2,17 +2,22 @@
 //! it runs or from those after it ran.
 
 mod access;
+mod gather;
 mod meaning;
 mod operand;
 #[cfg(test)]
 mod tests;
 
 pub use access::{Access, After};
+pub use gather::Gather;
 pub use operand::{Operand, SegmentBase};
+
+pub(crate) use meaning::general;
 
 use iced_x86::{
     Decoder, DecoderOptions, FlowControl, Formatter, IntelFormatter, MemorySizeOptions, OpKind,
 };
+use redhanded_model::{AccessKind, Registers};
 
 /// Where execution goes after an instruction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -97,6 +102,53 @@ impl Instruction {
     #[must_use]
     pub const fn next(&self) -> u64 {
         self.raw.next_ip()
+    }
+
+    /// Whether it moves its operand only if a condition holds, and reads it in any case.
+    #[must_use]
+    pub fn is_conditional_move(&self) -> bool {
+        self.raw.condition_code() != iced_x86::ConditionCode::None
+            && self.raw.op1_kind() == OpKind::Memory
+    }
+
+    /// Whether it reads a number of floating point, alone or as an operand.
+    #[must_use]
+    pub fn reads_float(&self) -> bool {
+        self.raw.op0_register().is_vector_register()
+            && self.sampled_access().is_some_and(|access| {
+                access.kind == AccessKind::Read && matches!(access.size, 4 | 8)
+            })
+    }
+
+    /// Whether the condition of a conditional move holds: if not, its operand is read for
+    /// nothing.
+    #[must_use]
+    pub fn condition_holds(&self, registers: &Registers) -> Option<bool> {
+        use iced_x86::ConditionCode as Code;
+        if !self.is_conditional_move() {
+            return None;
+        }
+        let flag = |bit: u32| registers.rflags & (1 << bit) != 0;
+        let (carry, parity, zero, sign, overflow) = (flag(0), flag(2), flag(6), flag(7), flag(11));
+        Some(match self.raw.condition_code() {
+            Code::None => return None,
+            Code::o => overflow,
+            Code::no => !overflow,
+            Code::b => carry,
+            Code::ae => !carry,
+            Code::e => zero,
+            Code::ne => !zero,
+            Code::be => carry || zero,
+            Code::a => !carry && !zero,
+            Code::s => sign,
+            Code::ns => !sign,
+            Code::p => parity,
+            Code::np => !parity,
+            Code::l => sign != overflow,
+            Code::ge => sign == overflow,
+            Code::le => zero || sign != overflow,
+            Code::g => !zero && sign == overflow,
+        })
     }
 
     /// Its text in Intel syntax, with rip-relative operands as absolute addresses.
@@ -188,6 +240,14 @@ impl Instruction {
             .unwrap_or_default()
     }
 
+    /// Its explicit memory operand, also if it only computes the address.
+    pub(crate) fn memory_operand(&self) -> Option<Operand> {
+        let mut kinds = (0..self.raw.op_count()).map(|at| self.raw.op_kind(at));
+        kinds
+            .any(|kind| kind == OpKind::Memory)
+            .then(|| meaning::operand(&self.raw))
+    }
+
     /// The access that a window watches if this instruction is sampled. If there are several
     /// (`movs`, `cmps`), it is the one that writes, or else the first. Implicit stack
     /// accesses do not count.
@@ -197,6 +257,20 @@ impl Instruction {
         data()
             .find(|access| access.kind.writes())
             .or_else(|| data().next())
+    }
+
+    /// What it accesses if it is a gather, a scatter or a masked move. It has no other accesses
+    /// then, and is [unsupported](Self::unsupported) otherwise.
+    #[must_use]
+    pub fn gather(&self) -> Option<Gather> {
+        let operand = || meaning::operand(&self.raw);
+        if self.raw.is_vsib() {
+            return gather::gather(&self.raw, operand());
+        }
+        if !self.raw.op_kinds().any(|kind| kind == OpKind::Memory) {
+            return None;
+        }
+        gather::masked_move(&self.raw, operand())
     }
 
     /// Whether its accesses cannot be described: the bytes depend on more than

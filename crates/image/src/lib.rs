@@ -6,11 +6,14 @@
 //! on first use. Untrusted bytes never make it panic: what cannot be parsed is an error or a
 //! counted omission.
 
+mod ahead;
 mod budget;
 mod code;
 mod debug;
 mod elf;
 mod file_bytes;
+mod form;
+mod found;
 mod frames;
 mod functions;
 mod identity;
@@ -18,22 +21,38 @@ mod instruction;
 pub mod kernel_file;
 mod kernel_text;
 mod layout;
+mod likeness;
 mod link;
 mod live;
 mod named;
+mod parallel;
 mod plt;
+mod restartable;
 mod selection;
 mod sequence;
 mod sites;
+mod stored;
+mod string_functions;
 mod unwind;
 mod update;
+mod usage;
+mod vector_copy;
 
-pub use debug::{DebugInfo, DebugSearch, How, Part, SourceFrame, SourceSync, Variable};
+pub use debug::{
+    DebugInfo, DebugSearch, How, Named, Part, Pointed, Reading, Shown, Source, SourceFrame, Step,
+    Variable,
+};
 pub use elf::{Image, ImageError, Segment};
 pub use functions::{Function, Functions};
 pub use identity::FileIdentity;
-pub use instruction::{Access, After, Flow, Instruction, Operand, SegmentBase};
+pub use instruction::{Access, After, Flow, Gather, Instruction, Operand, SegmentBase};
 pub use link::{LinkError, link};
-pub use selection::{Selected, Selection, SelectionError, SourceFacts, is_runtime};
-pub use sites::{SamplingSet, SiteCache, user_cache};
+pub use parallel::start_threads;
+pub use selection::{
+    Selected, Selection, SelectionError, SourceFacts, Spots, Suspected, is_race_at, is_runtime,
+};
+#[doc(hidden)]
+pub use sites::decode_forged_sites;
+pub use sites::{SamplingSet, SiteCache};
+pub use string_functions::{Stop, StringFunction, Text};
 pub use unwind::Unwinder;

@@ -1,4 +1,4 @@
-//! Symbols by name.
+//! Symbols by name, and what sections tell by theirs.
 
 use crate::Image;
 use object::{Object, ObjectSymbol};
@@ -6,6 +6,14 @@ use redhanded_model::Svma;
 use std::collections::HashMap;
 
 impl Image {
+    /// Whether the file is a Go program, with its runtime in it.
+    #[must_use]
+    pub fn is_go(&self) -> bool {
+        [".go.buildinfo", ".gopclntab"]
+            .iter()
+            .any(|name| self.section(name).is_some())
+    }
+
     /// The addresses of the symbols with these names that the file defines, code or data.
     /// Reads the whole symbol table.
     #[must_use]

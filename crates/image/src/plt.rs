@@ -151,9 +151,13 @@ impl Image {
     /// constant: a function, a PLT stub or a GOT slot.
     #[must_use]
     pub fn call_target_name(&self, return_svma: Svma) -> Option<String> {
-        let call = self.instruction_at(self.instruction_before(return_svma)?)?;
+        self.called_name(&self.instruction_at(self.instruction_before(return_svma)?)?)
+    }
+
+    /// The symbol that an instruction calls, or jumps to at the end of a function.
+    pub(crate) fn called_name(&self, call: &Instruction) -> Option<String> {
         match call.flow() {
-            Flow::Call(Some(target)) => {
+            Flow::Call(Some(target)) | Flow::Jump(Some(target)) => {
                 let target = Svma(target);
                 if let Some(name) = self.plt_name(target) {
                     return Some(name.to_owned());

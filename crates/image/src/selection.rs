@@ -3,15 +3,18 @@
 
 mod names;
 mod runtime;
+mod suspected;
 
 use crate::{Function, Image};
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
-use redhanded_model::{Excluded, Exclusions, Site, Svma};
+use redhanded_model::{Candidate, Excluded, Exclusions, Sighting, Site, Spot, Svma};
 use std::path::Path;
 use std::sync::Arc;
 use thiserror::Error;
 
+use runtime::is_go_runtime;
 pub use runtime::is_runtime;
+pub use suspected::{Spots, Suspected, is_race_at};
 
 /// Why a selection cannot be used.
 #[derive(Debug, Error)]
@@ -95,6 +98,9 @@ fn bad_glob(glob: &str, error: &globset::Error) -> SelectionError {
     }
 }
 
+/// Finds the addresses that fit one of some places.
+pub type Seeing<'a> = &'a dyn Fn(&[Spot], Vec<Svma>) -> Vec<Sighting>;
+
 /// What a selection needs to know from debug information.
 pub struct SourceFacts<'a> {
     /// Whether a compilation unit covers the address.
@@ -103,6 +109,8 @@ pub struct SourceFacts<'a> {
     pub is_toolchain: &'a dyn Fn(Svma) -> bool,
     /// The source file of the address.
     pub file: &'a dyn Fn(Svma) -> Option<String>,
+    /// Which of these addresses fit one of these places.
+    pub sightings: Seeing<'a>,
 }
 
 /// What to sample. Without globs, that is all modules except runtime libraries, with all
@@ -113,6 +121,9 @@ pub struct Selection {
     files: Globs,
     functions: Globs,
     weights: Vec<(Globs, f64)>,
+    /// Both places of each candidate, one candidate after the other. If there are any, only
+    /// what is suspected is sampled.
+    suspects: Arc<[Spot]>,
 }
 
 /// The sites of an image that are sampled.
@@ -124,6 +135,8 @@ pub struct Selected {
     pub excluded: Exclusions,
     /// By function; empty when all weigh 1.
     pub weights: Vec<f32>,
+    /// Which of them are suspected of what, sorted; empty if nothing is.
+    pub suspected: Vec<Suspected>,
     /// Why there are no sites, if there are none.
     pub why_none: Option<String>,
 }
@@ -143,6 +156,14 @@ impl Selected {
     pub fn heaviest(&self) -> f64 {
         self.weights.iter().copied().fold(1.0, f32::max).into()
     }
+
+    /// What the site at `svma` is suspected of.
+    #[must_use]
+    pub fn suspicions(&self, svma: Svma) -> &[Suspected] {
+        let from = self.suspected.partition_point(|one| one.svma < svma);
+        let to = self.suspected.partition_point(|one| one.svma <= svma);
+        self.suspected.get(from..to).unwrap_or_default()
+    }
 }
 
 impl Default for Selection {
@@ -156,6 +177,7 @@ impl Default for Selection {
             files: none(),
             functions: none(),
             weights: Vec::new(),
+            suspects: Arc::default(),
         }
     }
 }
@@ -188,7 +210,16 @@ impl Selection {
             files: Globs::new(files)?,
             functions: Globs::new(functions)?,
             weights: weights.iter().map(weight).collect::<Result<_, _>>()?,
+            suspects: Arc::default(),
         })
+    }
+
+    /// The same, narrowed to the code that these candidates name.
+    #[must_use]
+    pub fn suspecting(mut self, candidates: &[Candidate]) -> Self {
+        let spots = candidates.iter().flat_map(|one| one.sides.iter().cloned());
+        self.suspects = spots.collect();
+        self
     }
 
     /// Whether `image` is sampled at all.
@@ -205,9 +236,27 @@ impl Selection {
     }
 
     /// The selected sites of `image`. A function is selected as a whole, by the source file
-    /// that it begins in.
+    /// that it begins in; of what is suspected, only the sites are.
     #[must_use]
     pub fn select(&self, image: &Image, facts: &SourceFacts<'_>) -> Selected {
+        let mut selected = self.select_functions(image, facts);
+        if !self.suspects.is_empty() && !selected.sites.is_empty() {
+            let at = selected.sites.iter().map(|site| site.svma).collect();
+            let sightings = (facts.sightings)(&self.suspects, at);
+            selected.suspected = suspected::suspected(&sightings);
+            let all = selected.sites.len();
+            let mut sites = Arc::unwrap_or_clone(std::mem::take(&mut selected.sites));
+            sites.retain(|site| !selected.suspicions(site.svma).is_empty());
+            let left_out = all - sites.len();
+            selected
+                .excluded
+                .add_many(Excluded::NotSelected, left_out as u64);
+            selected.sites = Arc::new(sites);
+        }
+        selected
+    }
+
+    fn select_functions(&self, image: &Image, facts: &SourceFacts<'_>) -> Selected {
         let set = image.sites();
         let mut selected = Selected::default();
         if !self.takes_module(image) {
@@ -219,6 +268,7 @@ impl Selection {
         let runtime = Runtime {
             libc: is_static_with_debug_info(image, facts),
             rust: is_rust(image),
+            go: image.is_go(),
         };
         let plain = self.files.is_empty() && self.functions.is_empty() && self.weights.is_empty();
         if plain && runtime == Runtime::default() {
@@ -275,7 +325,8 @@ impl Selection {
         }
         let asked_for = by_function == Some(true);
         let is_runtime = (runtime.libc && !(facts.has_debug_info)(function.start))
-            || (runtime.rust && (facts.is_toolchain)(function.start));
+            || (runtime.rust && (facts.is_toolchain)(function.start))
+            || (runtime.go && function.name.as_deref().is_some_and(is_go_runtime));
         if is_runtime && !asked_for {
             return Err(Excluded::Runtime);
         }
@@ -317,6 +368,7 @@ fn names_of(image: &Image) -> Vec<String> {
 struct Runtime {
     libc: bool,
     rust: bool,
+    go: bool,
 }
 
 /// Whether the file contains the Rust standard library. Looking up the compilation unit of

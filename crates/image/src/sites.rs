@@ -4,12 +4,13 @@
 mod cache;
 mod encoding;
 mod scan;
+mod slots;
 mod text;
 
-pub use cache::{SiteCache, user_cache};
+pub use cache::SiteCache;
+pub use encoding::decode_forged_sites;
 
-use crate::Image;
-use rayon::prelude::*;
+use crate::{Image, parallel};
 use redhanded_model::{Excluded, Exclusions, Site, Svma};
 use scan::{Scanned, Scanner};
 use std::ops::Range;
@@ -92,16 +93,13 @@ fn build(image: &Image, progress: &(dyn Fn(u64, u64) + Sync)) -> SamplingSet {
     let size = |index: usize| functions.get(index).map_or(0, |f| f.end.0 - f.start.0);
     let total: u64 = (0..functions.len()).map(size).sum();
     let done = AtomicU64::new(0);
-    let chunks: Vec<Scanned> = chunks(functions.len(), size)
-        .into_par_iter()
-        .map(|range| {
-            let bytes: u64 = range.clone().map(size).sum();
-            let scanned = Scanner::new(image).scan(range);
-            let before = done.fetch_add(bytes, Ordering::Relaxed);
-            progress(before + bytes, total);
-            scanned
-        })
-        .collect();
+    let chunks: Vec<Scanned> = parallel::map(chunks(functions.len(), size), |range| {
+        let bytes: u64 = range.clone().map(size).sum();
+        let scanned = Scanner::new(image).scan(range);
+        let before = done.fetch_add(bytes, Ordering::Relaxed);
+        progress(before + bytes, total);
+        scanned
+    });
     let mut set = merge(image, chunks);
     set.excluded
         .add_many(Excluded::Plt, scan::count_stub_accesses(image));

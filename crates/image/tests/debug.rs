@@ -2,10 +2,13 @@
 
 mod debug {
     mod compile;
+    mod evidence;
     mod frames;
     mod hostile;
+    mod pointers;
     mod separate;
     mod synchronisation;
     mod unwinding;
+    mod values;
     mod variables;
 }

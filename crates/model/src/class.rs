@@ -1,91 +1,16 @@
-//! What is a race and what is not: two accesses that both synchronise are not one.
+//! What is a race and what is not. These rules turn evidence into a class, and nothing else
+//! does: who collects evidence does not judge it.
 //!
-//! A locked instruction shows by itself that it synchronises. A plain move that is an
-//! atomic access in the source shows it only through debug information and source
-//! text; without them a binary cannot show it at all. The rules here weigh that. They
-//! are pure, and all in this one file, so that they can be audited.
+//! *Race* is said only where something shows that a side is a plain access to these bytes.
+//! Finding no sign of an atomic access shows nothing, because an atomic load or store can be
+//! a plain move in the binary. `docs/evidence.md` says of each rule what it can get wrong.
 
-use crate::AccessKind;
+use crate::{
+    AccessKind, Declared, Doubt, Evidence, Excluded, Fact, Form, Known, Marking, SideEvidence,
+};
 use serde::{Deserialize, Serialize};
 
-/// What is known about whether an access synchronises.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum Synchronisation {
-    /// It does: a locked instruction.
-    Locked,
-    /// It does: an atomic or volatile access in the source.
-    Marked,
-    /// It is plain, but in a section guarded by a sequence counter: a reader notices a
-    /// writer and retries.
-    Guarded,
-    /// It does not: the source is known and shows a plain access, or no
-    /// compiler uses such an instruction for an atomic access.
-    Plain,
-    /// The binary and the available source do not tell.
-    Unknown,
-}
-
-impl Synchronisation {
-    /// Whether the access is known to synchronise, by itself or by its section.
-    #[must_use]
-    pub const fn synchronises(self) -> bool {
-        self.is_atomic() || matches!(self, Self::Guarded)
-    }
-
-    /// Whether the access itself is atomic.
-    #[must_use]
-    pub const fn is_atomic(self) -> bool {
-        matches!(self, Self::Locked | Self::Marked)
-    }
-
-    /// Whether it synchronises although its instruction does not show it.
-    const fn by_source(self) -> bool {
-        matches!(self, Self::Marked | Self::Guarded)
-    }
-}
-
-/// One side of a collision, as far as its class depends on it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct AccessEvidence {
-    /// What the instruction does.
-    pub kind: AccessKind,
-    /// Whether the access is aligned and of 1, 2, 4 or 8 bytes: only such a plain move
-    /// can be atomic.
-    pub natural: bool,
-    /// Whether it synchronises.
-    pub synchronisation: Synchronisation,
-    /// Whether the instruction is the load or the store of a read-modify-write of one
-    /// operand.
-    pub half_of_update: bool,
-}
-
-impl AccessEvidence {
-    /// Whether it is a plain read-modify-write: what another thread writes in between is
-    /// lost.
-    const fn plain_update(&self) -> bool {
-        !self.synchronisation.synchronises()
-            && (matches!(self.kind, AccessKind::Update) || self.half_of_update)
-    }
-
-    /// Whether the access may be atomic, as far as is known.
-    const fn maybe_atomic(&self) -> bool {
-        match self.synchronisation {
-            Synchronisation::Locked | Synchronisation::Marked | Synchronisation::Guarded => true,
-            Synchronisation::Plain => false,
-            Synchronisation::Unknown => self.natural && !matches!(self.kind, AccessKind::Update),
-        }
-    }
-}
-
-/// What else is known about the bytes of a collision.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Evidence {
-    /// The variable or field is declared atomic or volatile, or is a guard made by the
-    /// compiler (C++ function statics).
-    pub declared_synchronising: bool,
-}
-
-/// The class of a race before any triage.
+/// The class of a collision before any triage.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Class {
@@ -97,166 +22,426 @@ pub enum Class {
     /// A race on a variable that is accessed like this on purpose, with the reason.
     /// Fails no run.
     Special,
+    /// No race: the bytes that meet are not those that the source accesses.
+    WiderThanSource,
+    /// No race: both sides synchronise.
+    Synchronised,
 }
 
-/// The class of a collision, or `None` when it is not a race.
-///
-/// `other` is missing when the bytes changed and the access was not seen: then the
-/// known side alone decides.
-#[must_use]
-pub fn classify(
-    sampled: AccessEvidence,
-    other: Option<AccessEvidence>,
-    evidence: Evidence,
-) -> Option<Class> {
-    let Some(other) = other else {
-        return match sampled.synchronisation {
-            Synchronisation::Locked | Synchronisation::Marked | Synchronisation::Guarded => None,
-            _ if evidence.declared_synchronising => None,
-            // A write between its load and its store is lost, of whatever kind.
-            _ if sampled.plain_update() => Some(Class::Race),
-            Synchronisation::Plain => Some(Class::Race),
-            Synchronisation::Unknown if sampled.maybe_atomic() => Some(Class::PossiblyAtomic),
-            Synchronisation::Unknown => Some(Class::Race),
+impl Class {
+    /// Whether a report lists it among the races. The others are set aside and counted.
+    #[must_use]
+    pub const fn is_listed(self) -> bool {
+        matches!(self, Self::Race | Self::PossiblyAtomic | Self::Special)
+    }
+}
+
+/// The rule that gave a collision its class.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Rule {
+    /// An allocator freed or moved the block that an access stood at.
+    FreedWhileItStood,
+    /// What meets is outside the bytes that the source expression covers.
+    WiderThanSource,
+    /// The compiler may access here what the source does not.
+    PerhapsNotInSource,
+    /// Two updates, of which one is not locked: one of them can be lost.
+    LostUpdate,
+    /// Both accesses are atomic.
+    BothAtomic,
+    /// Both are volatile, or one is and the other is atomic.
+    BothVolatile,
+    /// Both are in sections of a sequence counter, or in restartable sequences.
+    SequenceSections,
+    /// One is in such a section, and whether the other is cannot be seen.
+    PerhapsGuarded,
+    /// The only side that is known synchronises.
+    KnownSideSynchronises,
+    /// No compiler makes an atomic access like this.
+    NeverAtomic,
+    /// The source shows a plain access.
+    PlainInSource,
+    /// The compiler of this module makes no atomic access like this.
+    PlainByCompiler,
+    /// The variable is accessed without synchronisation on purpose.
+    Special,
+    /// Nothing shows that a side is a plain access.
+    NotShownPlain,
+}
+
+impl Rule {
+    /// Every rule.
+    pub const ALL: [Self; 14] = [
+        Self::FreedWhileItStood,
+        Self::WiderThanSource,
+        Self::PerhapsNotInSource,
+        Self::LostUpdate,
+        Self::BothAtomic,
+        Self::BothVolatile,
+        Self::SequenceSections,
+        Self::PerhapsGuarded,
+        Self::KnownSideSynchronises,
+        Self::NeverAtomic,
+        Self::PlainInSource,
+        Self::PlainByCompiler,
+        Self::Special,
+        Self::NotShownPlain,
+    ];
+
+    /// The name, as documents and `docs/evidence.md` write it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::FreedWhileItStood => "freed-while-it-stood",
+            Self::WiderThanSource => "wider-than-source",
+            Self::PerhapsNotInSource => "perhaps-not-in-source",
+            Self::LostUpdate => "lost-update",
+            Self::BothAtomic => "both-atomic",
+            Self::BothVolatile => "both-volatile",
+            Self::SequenceSections => "sequence-sections",
+            Self::PerhapsGuarded => "perhaps-guarded",
+            Self::KnownSideSynchronises => "known-side-synchronises",
+            Self::NeverAtomic => "never-atomic",
+            Self::PlainInSource => "plain-in-source",
+            Self::PlainByCompiler => "plain-by-compiler",
+            Self::Special => "special",
+            Self::NotShownPlain => "not-shown-plain",
+        }
+    }
+
+    /// The reason in words.
+    #[must_use]
+    pub const fn reason(self) -> &'static str {
+        match self {
+            Self::FreedWhileItStood => {
+                "an allocator freed or moved the block while the other access stood at it"
+            }
+            Self::WiderThanSource => {
+                "the compiler accesses more bytes than the source, and only those meet"
+            }
+            Self::PerhapsNotInSource => {
+                "the compiler may access here what the source does not access"
+            }
+            Self::LostUpdate => "both update the bytes and one is not locked, so one can be lost",
+            Self::BothAtomic => "both accesses are atomic",
+            Self::BothVolatile => "both accesses are volatile, or one is and the other is atomic",
+            Self::SequenceSections => {
+                "both accesses are in sections of a sequence counter, or in restartable sequences"
+            }
+            Self::PerhapsGuarded => {
+                "the other side, too, may be in a section of a sequence counter"
+            }
+            Self::KnownSideSynchronises => "the only side that is known synchronises",
+            Self::NeverAtomic => "no compiler makes an atomic access like one of these",
+            Self::PlainInSource => "the source shows a plain access",
+            Self::PlainByCompiler => {
+                "the module's compiler makes no atomic access like one of these"
+            }
+            Self::Special => "the variable is accessed without synchronisation on purpose",
+            Self::NotShownPlain => "nothing shows that a side is a plain access",
+        }
+    }
+}
+
+/// System calls by which the kernel accesses the words that programs synchronise with, and
+/// nothing else. It does so atomically.
+const ATOMIC_CALLS: [&str; 6] = [
+    "futex",
+    "futex_wait",
+    "futex_wake",
+    "futex_waitv",
+    "futex_requeue",
+    "exit",
+];
+
+/// The largest element of a gather, in bytes.
+const LARGEST_ELEMENT: u64 = 8;
+
+/// What an access is, as far as the evidence tells.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Nature {
+    /// A locked instruction.
+    Locked,
+    /// Atomic by its source.
+    Atomic,
+    /// Volatile by its source.
+    Volatile,
+    /// Plain, in a section of a sequence counter or in a restartable sequence: who is overtaken
+    /// notices it and retries.
+    Guarded,
+    /// Plain, as this rule says.
+    Plain(Rule),
+    /// Not known.
+    Unknown,
+}
+
+impl Nature {
+    const fn is_atomic(self) -> bool {
+        matches!(self, Self::Locked | Self::Atomic)
+    }
+
+    /// Whether a write that comes between the load and the store of such an update is lost
+    /// and nobody wanted that.
+    const fn loses_updates(self) -> bool {
+        matches!(self, Self::Plain(_) | Self::Volatile | Self::Unknown)
+    }
+}
+
+impl SideEvidence {
+    /// Whether the compiler may access here more than the source does. Loops that were vectorised
+    /// read over gaps, and elements that a mask then drops: a vector that is read shows nothing
+    /// if its source is not known. The elements of a gather, which are smaller, are read one by
+    /// one, and none that its mask drops.
+    fn may_exceed_source(&self) -> bool {
+        let marking = self.source().map(|source| &source.marking);
+        let by_others = |fact: &Fact| {
+            matches!(fact, Fact::MemoryFunction { .. } | Fact::SystemCall { .. }).then_some(())
         };
+        match marking {
+            Some(Marking::Unknown {
+                why: Doubt::Wider | Doubt::Speculative,
+            }) => true,
+            // LLVM takes the line from a load that it moves ahead of its condition. One whose result
+            // is stored back is in the source if its store is.
+            Some(Marking::Unknown { why: Doubt::NoLine }) => {
+                self.kind == AccessKind::Read && !self.has(&Fact::HalfOfUpdate)
+            }
+            Some(Marking::Unknown { .. }) | None => {
+                self.kind == AccessKind::Read
+                    && matches!(self.form(), Form::Vector | Form::Wide)
+                    && self.extent.size > LARGEST_ELEMENT
+                    && self.find(by_others).is_none()
+            }
+            Some(_) => false,
+        }
+    }
+
+    /// Whether the source is at hand, and what it shows may as well be an atomic access: behind
+    /// a macro, an operator, assembly, or one of two expressions.
+    fn may_be_marked(&self) -> bool {
+        self.source().is_some_and(|source| {
+            matches!(
+                source.marking,
+                Marking::Unknown {
+                    why: Doubt::UnknownName(_)
+                        | Doubt::UnknownType
+                        | Doubt::InlineAssembly
+                        | Doubt::Ambiguous
+                        | Doubt::NoLine
+                }
+            )
+        })
+    }
+
+    /// Whether the access itself is atomic: reports say so.
+    #[must_use]
+    pub fn is_atomic(&self, bytes: &[Known]) -> bool {
+        matches!(
+            nature(self, bytes),
+            Nature::Locked | Nature::Atomic | Nature::Volatile
+        )
+    }
+}
+
+fn nature(side: &SideEvidence, bytes: &[Known]) -> Nature {
+    if side.has(&Fact::Locked) {
+        return Nature::Locked;
+    }
+    let synchronises = |fact: &Fact| match fact {
+        Fact::SystemCall { name } => ATOMIC_CALLS.contains(&name.as_str()).then_some(()),
+        _ => None,
     };
-    if sampled.synchronisation.synchronises() && other.synchronisation.synchronises() {
-        return None;
+    if side.find(synchronises).is_some() {
+        return Nature::Atomic;
     }
-    if evidence.declared_synchronising {
-        // Every access through the declared type synchronises, whatever its instruction
-        // looks like.
-        return None;
-    }
-    // An update is lost when the other side writes, locked or not. This comes before
-    // any doubt about atomicity: an atomic update would be locked.
-    let lost_update = (sampled.kind == AccessKind::Update && sampled.plain_update())
-        || (other.kind == AccessKind::Update && other.plain_update())
-        || (sampled.plain_update() && other.kind.writes());
-    if lost_update && !sampled.synchronisation.by_source() && !other.synchronisation.by_source() {
-        return Some(Class::Race);
-    }
-    // Hand-made locks are released by a plain store, which meets a locked instruction.
-    let release = |store: &AccessEvidence, lock: &AccessEvidence| {
-        store.kind == AccessKind::Write
-            && store.natural
-            && lock.synchronisation == Synchronisation::Locked
+    let by_others = |fact: &Fact| {
+        matches!(fact, Fact::MemoryFunction { .. } | Fact::SystemCall { .. }).then_some(())
     };
-    if release(&sampled, &other) || release(&other, &sampled) {
-        return Some(Class::PossiblyAtomic);
+    if side.may_exceed_source() && side.has(&Fact::InSource { reached: true }) {
+        return Nature::Plain(Rule::PlainInSource);
     }
-    if sampled.maybe_atomic() && other.maybe_atomic() {
-        return Some(Class::PossiblyAtomic);
+    let vector = side.has(&Fact::AtomicVector);
+    let never = match side.form() {
+        Form::Wide | Form::Repeated => true,
+        Form::Vector => !vector,
+        Form::Move | Form::Operation | Form::Unknown => false,
+    };
+    if never || side.find(by_others).is_some() {
+        return Nature::Plain(Rule::NeverAtomic);
     }
-    Some(Class::Race)
+    let source = side.source();
+    match source.map(|source| &source.marking) {
+        Some(Marking::Atomic { .. }) => return Nature::Atomic,
+        Some(Marking::Volatile { .. }) => return Nature::Volatile,
+        _ if side.has(&Fact::SequenceSection) || side.has(&Fact::RestartableSequence) => {
+            return Nature::Guarded;
+        }
+        Some(Marking::Plain) => {
+            return match declared(bytes) {
+                Some(Declared::Guard) => Nature::Atomic,
+                // An atomic variable, accessed by another type: C11 calls that a race. If that
+                // type is not known, the two contradict each other.
+                Some(_) if source.is_some_and(|source| source.declared.is_none()) => {
+                    Nature::Unknown
+                }
+                _ => Nature::Plain(Rule::PlainInSource),
+            };
+        }
+        Some(Marking::Unknown { .. }) | None => {}
+    }
+    match declared(bytes) {
+        Some(Declared::Atomic | Declared::Guard) => return Nature::Atomic,
+        Some(Declared::Volatile) => return Nature::Volatile,
+        None => {}
+    }
+    if side.has(&Fact::Natural { natural: false }) && !vector {
+        return Nature::Plain(Rule::NeverAtomic);
+    }
+    let assembly = source.is_some_and(|source| {
+        matches!(
+            source.marking,
+            Marking::Unknown {
+                why: Doubt::InlineAssembly | Doubt::Language
+            }
+        )
+    });
+    let combined = |fact: &Fact| matches!(fact, Fact::Combined { .. }).then_some(());
+    if !assembly && side.find(combined).is_some() {
+        return Nature::Plain(Rule::PlainByCompiler);
+    }
+    Nature::Unknown
+}
+
+/// How the variable at the bytes is declared.
+fn declared(bytes: &[Known]) -> Option<Declared> {
+    bytes.iter().find_map(|known| match &known.fact {
+        Fact::Declared { as_what, .. } => Some(*as_what),
+        _ => None,
+    })
+}
+
+/// The class of a collision, and the rule that gives it.
+///
+/// With one side only, because the bytes changed and nobody was caught, that side alone
+/// decides. Without any nothing is claimed.
+#[must_use]
+pub fn classify(evidence: &Evidence) -> (Class, Rule) {
+    let (class, rule) = match evidence.sides.as_slice() {
+        [] => (Class::PossiblyAtomic, Rule::NotShownPlain),
+        _ if is_wider(evidence) => (Class::WiderThanSource, Rule::WiderThanSource),
+        [known] => one_side(known, &evidence.bytes),
+        [sampled, other, ..] => two_sides(sampled, other, &evidence.bytes),
+    };
+    let in_doubt = |side: &SideEvidence| {
+        side.may_exceed_source() && !side.has(&Fact::InSource { reached: true })
+    };
+    if class == Class::Race
+        && rule != Rule::FreedWhileItStood
+        && evidence.sides.iter().any(in_doubt)
+    {
+        return (Class::PossiblyAtomic, Rule::PerhapsNotInSource);
+    }
+    let on_purpose = |known: &Known| matches!(known.fact, Fact::Special { .. });
+    if class.is_listed() && rule != Rule::FreedWhileItStood && evidence.bytes.iter().any(on_purpose)
+    {
+        return (Class::Special, Rule::Special);
+    }
+    (class, rule)
+}
+
+fn one_side(known: &SideEvidence, bytes: &[Known]) -> (Class, Rule) {
+    match nature(known, bytes) {
+        Nature::Locked | Nature::Atomic | Nature::Volatile | Nature::Guarded => {
+            (Class::Synchronised, Rule::KnownSideSynchronises)
+        }
+        Nature::Plain(rule) => (Class::Race, rule),
+        Nature::Unknown => (Class::PossiblyAtomic, Rule::NotShownPlain),
+    }
+}
+
+fn two_sides(sampled: &SideEvidence, other: &SideEvidence, bytes: &[Known]) -> (Class, Rule) {
+    if is_freed(sampled, other) || is_freed(other, sampled) {
+        return (Class::Race, Rule::FreedWhileItStood);
+    }
+    let (a, b) = (nature(sampled, bytes), nature(other, bytes));
+    let updates = sampled.is_update() && other.is_update();
+    // An update by an atomic load and an atomic store loses counts as well, but on purpose.
+    let hidden = |side: &SideEvidence, nature| nature == Nature::Unknown && side.may_be_marked();
+    let hidden = hidden(sampled, a) || hidden(other, b);
+    let loses = |one: Nature, two: Nature| {
+        one.loses_updates() && (two.loses_updates() || two == Nature::Locked)
+    };
+    let (class, rule) = match (a, b) {
+        _ if updates && !hidden && (loses(a, b) || loses(b, a)) => (Class::Race, Rule::LostUpdate),
+        (a, b) if a.is_atomic() && b.is_atomic() => (Class::Synchronised, Rule::BothAtomic),
+        (Nature::Guarded, b) if b == Nature::Guarded || b.is_atomic() || b == Nature::Volatile => {
+            (Class::Synchronised, Rule::SequenceSections)
+        }
+        (a, Nature::Guarded) if a.is_atomic() || a == Nature::Volatile => {
+            (Class::Synchronised, Rule::SequenceSections)
+        }
+        (Nature::Volatile, b) if b.is_atomic() || b == Nature::Volatile => {
+            (Class::Synchronised, Rule::BothVolatile)
+        }
+        (a, Nature::Volatile) if a.is_atomic() => (Class::Synchronised, Rule::BothVolatile),
+        (Nature::Plain(rule), _) | (_, Nature::Plain(rule)) => (Class::Race, rule),
+        _ => (Class::PossiblyAtomic, Rule::NotShownPlain),
+    };
+    if class == Class::Race && may_be_guarded((sampled, a), (other, b)) {
+        return (Class::PossiblyAtomic, Rule::PerhapsGuarded);
+    }
+    (class, rule)
+}
+
+/// Whether one side is an allocator that gives the block back which the other, no allocator,
+/// accesses. An allocator writes into a block only when nobody has it.
+fn is_freed(allocator: &SideEvidence, other: &SideEvidence) -> bool {
+    let frees = |fact: &Fact| matches!(fact, Fact::Allocator { frees: true, .. }).then_some(());
+    let allocates = |fact: &Fact| matches!(fact, Fact::Allocator { .. }).then_some(());
+    // A string function may read past its data, into the next block.
+    let strays = |fact: &Fact| matches!(fact, Fact::MemoryFunction { .. }).then_some(());
+    allocator.find(frees).is_some()
+        && other.find(allocates).is_none()
+        && other.find(strays).is_none()
+}
+
+/// Whether the bytes that meet are outside of what the source covers, on one side or between
+/// the two.
+fn is_wider(evidence: &Evidence) -> bool {
+    let covered: Vec<_> = evidence.sides.iter().map(SideEvidence::covered).collect();
+    let apart = |covered: &Option<_>| match (covered, evidence.conflict) {
+        (Some(covered), Some(conflict)) => !conflict.overlaps(*covered),
+        _ => false,
+    };
+    let disjoint = match covered.as_slice() {
+        [Some(a), Some(b)] => !a.overlaps(*b),
+        _ => false,
+    };
+    let unreached = |side: &SideEvidence| side.has(&Fact::InSource { reached: false });
+    disjoint || covered.iter().any(apart) || evidence.sides.iter().any(unreached)
+}
+
+/// Whether a sequence counter may guard what looks like a race: the section may be in a
+/// caller that is not known, or its functions do not show.
+fn may_be_guarded((one, a): (&SideEvidence, Nature), (two, b): (&SideEvidence, Nature)) -> bool {
+    let hidden = |side: &SideEvidence| side.has(&Fact::KernelWithoutDebugInformation);
+    let reads = one.kind == AccessKind::Read || two.kind == AccessKind::Read;
+    (a == Nature::Guarded && two.has(&Fact::CallersUnknown))
+        || (b == Nature::Guarded && one.has(&Fact::CallersUnknown))
+        || (reads && (hidden(one) || hidden(two)))
+}
+
+/// Why an access is not worth sampling because of its source, if it is not. An update that is
+/// only volatile is: it can be lost.
+#[must_use]
+pub const fn excluded(marking: &Marking, is_update: bool) -> Option<Excluded> {
+    match marking {
+        Marking::Atomic { .. } => Some(Excluded::Atomic),
+        Marking::Volatile { .. } if !is_update => Some(Excluded::Volatile),
+        Marking::Volatile { .. } | Marking::Plain | Marking::Unknown { .. } => None,
+    }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use Synchronisation::{Guarded, Locked, Marked, Plain, Unknown};
-
-    fn side(kind: AccessKind, synchronisation: Synchronisation) -> AccessEvidence {
-        AccessEvidence {
-            kind,
-            natural: true,
-            synchronisation,
-            half_of_update: false,
-        }
-    }
-
-    fn check(a: AccessEvidence, b: AccessEvidence, expect: Option<Class>) {
-        let none = Evidence::default();
-        assert_eq!(classify(a, Some(b), none), expect, "{a:?} against {b:?}");
-        if !a.half_of_update && !b.half_of_update {
-            assert_eq!(classify(b, Some(a), none), expect, "{b:?} against {a:?}");
-        }
-    }
-
-    #[test]
-    fn both_synchronise_is_no_race() {
-        use AccessKind::{Read, Update, Write};
-        check(side(Update, Locked), side(Update, Locked), None);
-        check(side(Read, Marked), side(Write, Marked), None);
-        check(side(Read, Marked), side(Update, Locked), None);
-    }
-
-    #[test]
-    fn plain_accesses_in_known_source_race() {
-        use AccessKind::{Read, Write};
-        check(side(Read, Plain), side(Write, Plain), Some(Class::Race));
-        check(side(Read, Plain), side(Write, Marked), Some(Class::Race));
-        check(side(Read, Plain), side(Write, Unknown), Some(Class::Race));
-    }
-
-    #[test]
-    fn plain_moves_without_source_may_be_atomic() {
-        use AccessKind::{Read, Write};
-        let possibly = Some(Class::PossiblyAtomic);
-        check(side(Read, Unknown), side(Write, Unknown), possibly);
-        check(side(Write, Unknown), side(Read, Marked), possibly);
-        let wide = AccessEvidence {
-            natural: false,
-            ..side(Write, Unknown)
-        };
-        check(side(Read, Unknown), wide, Some(Class::Race));
-    }
-
-    #[test]
-    fn a_plain_update_is_lost_also_against_a_locked_one() {
-        use AccessKind::{Read, Update, Write};
-        check(
-            side(Update, Unknown),
-            side(Update, Locked),
-            Some(Class::Race),
-        );
-        check(
-            side(Update, Unknown),
-            side(Write, Unknown),
-            Some(Class::Race),
-        );
-        let half = AccessEvidence {
-            half_of_update: true,
-            ..side(Read, Unknown)
-        };
-        check(half, side(Write, Unknown), Some(Class::Race));
-        let halved_store = AccessEvidence {
-            half_of_update: true,
-            ..side(Write, Unknown)
-        };
-        // A single writer's counter and its reader: nothing is lost.
-        check(
-            halved_store,
-            side(Read, Unknown),
-            Some(Class::PossiblyAtomic),
-        );
-    }
-
-    #[test]
-    fn what_a_sequence_counter_guards_meets_its_like_only() {
-        use AccessKind::{Read, Update};
-        let possibly = Some(Class::PossiblyAtomic);
-        check(side(Read, Guarded), side(Update, Guarded), None);
-        check(side(Read, Unknown), side(Update, Guarded), possibly);
-        check(side(Read, Plain), side(Update, Guarded), Some(Class::Race));
-        assert!(!Guarded.is_atomic(), "it is not told as an atomic access");
-    }
-
-    #[test]
-    fn a_store_releases_a_hand_made_lock() {
-        use AccessKind::{Update, Write};
-        let possibly = Some(Class::PossiblyAtomic);
-        check(side(Write, Plain), side(Update, Locked), possibly);
-    }
-
-    #[test]
-    fn a_declared_atomic_settles_it() {
-        use AccessKind::{Read, Write};
-        let declared = Evidence {
-            declared_synchronising: true,
-        };
-        let (a, b) = (side(Read, Unknown), side(Write, Unknown));
-        assert_eq!(classify(a, Some(b), declared), None);
-        assert_eq!(classify(a, None, declared), None);
-    }
-}
+mod tests;

@@ -9,6 +9,9 @@ use std::fmt;
 #[serde(transparent)]
 pub struct Fingerprint(pub String);
 
+/// The place of an access that nobody saw.
+pub const UNKNOWN_ORIGIN: &str = "unknown origin";
+
 impl Fingerprint {
     /// The fingerprint of accesses at `places` to `what`. A place is a function
     /// with the kind of its access; `what` a variable and field, or a region.
@@ -16,6 +19,37 @@ impl Fingerprint {
     pub fn new(mut places: Vec<String>, what: &str) -> Self {
         places.sort();
         Self(format!("{} @ {what}", places.join(" | ")))
+    }
+
+    /// What the race would be called if only one of its two places were known, for either.
+    #[must_use]
+    pub fn halves(&self) -> Vec<Self> {
+        let Some((places, what)) = self.0.rsplit_once(" @ ") else {
+            return Vec::new();
+        };
+        let places: Vec<&str> = places.split(" | ").collect();
+        if places.len() != 2 || places.contains(&UNKNOWN_ORIGIN) {
+            return Vec::new();
+        }
+        let half =
+            |place: &&str| Self::new([*place, UNKNOWN_ORIGIN].map(str::to_owned).into(), what);
+        places.iter().map(half).collect()
+    }
+
+    /// What a problem is known by: the object, if it has a name, whatever part of it and
+    /// whoever races on it; or else the pair of code places.
+    #[must_use]
+    pub fn problem(&self, object: Option<&str>) -> Self {
+        match object {
+            Some(object) => Self(format!("problem with {object}")),
+            None => {
+                let places = self
+                    .0
+                    .rsplit_once(" @ ")
+                    .map_or(&*self.0, |(places, _)| places);
+                Self(format!("problem between {places}"))
+            }
+        }
     }
 
     /// A short stable name for people: the first eight digits of the hash.
@@ -68,6 +102,26 @@ mod tests {
         assert_eq!(a, b);
         assert_eq!(a.id(), b.id());
         assert_ne!(a.id(), of(&["g write", "f read"], "y").id());
+    }
+
+    #[test]
+    fn a_half_is_what_one_place_alone_is_called() {
+        let whole = of(&["f", "g"], "x");
+        let half = |place| of(&[place, UNKNOWN_ORIGIN], "x");
+        assert_eq!(whole.halves(), [half("f"), half("g")]);
+        assert!(half("f").halves().is_empty());
+        assert!(Fingerprint("f".to_owned()).halves().is_empty());
+    }
+
+    #[test]
+    fn races_on_one_object_or_between_the_same_functions_are_one_problem() {
+        let flags = of(&["f", "g"], "device.flags").problem(Some("device"));
+        let count = of(&["h", "g"], "device.count").problem(Some("device"));
+        assert_eq!(flags, count);
+        assert_ne!(flags, of(&["f", "g"], "other").problem(Some("other")));
+        let heap = of(&["f", "g"], "heap").problem(None);
+        assert_eq!(heap, of(&["g", "f"], "mapping").problem(None));
+        assert_ne!(heap, of(&["f", "h"], "heap").problem(None));
     }
 
     #[test]

@@ -7,9 +7,11 @@
 
 mod access;
 mod address;
+mod candidate;
 mod class;
 mod context;
 mod counts;
+mod evidence;
 mod fingerprint;
 mod loss;
 mod notation;
@@ -17,22 +19,41 @@ mod race;
 mod registers;
 mod run;
 mod site;
+mod triage;
+mod usage;
+mod value;
+mod vectors;
+mod verdict;
 mod watch;
 mod window;
 
 pub use access::{AccessKind, Bytes, pieces};
 pub use address::{Avma, ModuleId, SpaceId, Svma, TaskId};
-pub use class::{AccessEvidence, Class, Evidence, Synchronisation, classify};
+pub use candidate::{Candidate, Fit, HuntOutcome, Hunted, Pursuit, Sighting, Spot};
+pub use class::{Class, Rule, classify, excluded};
 pub use context::{Context, ContextKind};
 pub use counts::Counts;
-pub use fingerprint::Fingerprint;
+pub use evidence::{
+    Certainty, Covered, Declared, Doubt, Evidence, Expression, Extent, Fact, Form, Known, Marking,
+    Provenance, SideEvidence, SourceEvidence,
+};
+pub use fingerprint::{Fingerprint, UNKNOWN_ORIGIN};
 pub use loss::{Loss, Losses};
 pub use notation::rounded;
 pub use race::{
-    AccessReport, BitField, Frame, Line, Race, Region, SeenBy, Suspect, ThreadName, Values, What,
+    AccessReport, BitField, Creation, Frame, Line, Pointee, PointeeSource, Race, Region, SeenBy,
+    Suspect, ThreadName, Values, What,
 };
 pub use registers::{Register, Registers};
 pub use run::{Crash, CrashWindow, Ending, Report, Run, SiteCounts, Standstill, Unseen};
 pub use site::{Excluded, Exclusions, Site};
+pub use triage::{Grounds, State, Suppressed, Triage};
+pub use usage::{Bits, History, Step, Usage, Use};
+pub use value::{AccessValue, Block, Typed};
+pub use vectors::{SavedVectors, Vectors};
+pub use verdict::{
+    ANNOTATED_BENIGN, Call, Differing, FAILED_REPLAY, Leaning, Leans, ReplayTally,
+    STATISTICS_COUNTER, TELLS, Verdict, combine,
+};
 pub use watch::{Watch, WatchFor};
 pub use window::{Delays, Hit, Strategy, WindowEnd, WindowId, WindowPlan, WindowRecord};

@@ -68,6 +68,20 @@ pub fn bytes<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<u8>, D::Error> {
     })
 }
 
+/// [`hexadecimal`], for what is written and read alike.
+pub mod memory {
+    use super::{Deserializer, hexadecimal};
+    use serde::Serializer;
+
+    pub fn serialize<S: Serializer>(bytes: &[u8], out: S) -> Result<S::Ok, S::Error> {
+        out.serialize_str(&hexadecimal(bytes))
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<u8>, D::Error> {
+        super::bytes(from)
+    }
+}
+
 /// A number of seconds to the microsecond, which is finer than anything measured
 /// here; more digits would be noise in a diff. JSON has no infinity and no NaN:
 /// they become 0.

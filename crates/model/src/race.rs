@@ -6,7 +6,10 @@
 //! is the data alone.
 
 use crate::notation::{self, object};
-use crate::{AccessKind, Class, Context, ContextKind, Fingerprint, Svma};
+use crate::{
+    AccessKind, AccessValue, Block, Class, Context, ContextKind, Evidence, Fingerprint, History,
+    ReplayTally, Rule, Svma, Triage, Typed, Usage, Verdict, combine,
+};
 use serde::{Deserialize, Serialize, Serializer};
 use std::fmt;
 
@@ -91,7 +94,29 @@ pub struct AccessReport {
     pub line: Option<u32>,
     /// The system call that made the access on the thread's behalf.
     pub system_call: Option<String>,
+    /// The allocator's function that made it while it gave the block back. The function,
+    /// file and line are then those of its caller.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub freed_by: Option<String>,
+    /// What this side calls the bytes, if it reaches them through a pointer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pointee: Option<Pointee>,
+    /// What it read or wrote, as far as that is known for certain.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub value: Option<AccessValue>,
+    /// Who created the thread, and where, if that was seen.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub created: Option<Creation>,
     /// The whole stack, innermost first.
+    pub stack: Vec<Frame>,
+}
+
+/// The creation of a thread.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Creation {
+    /// The thread that created it.
+    pub thread: ThreadName,
+    /// That thread's stack then, innermost first.
     pub stack: Vec<Frame>,
 }
 
@@ -194,6 +219,48 @@ pub struct BitField {
     pub bits: u32,
 }
 
+/// What is behind a pointer: an object that has no name of its own, and a part of it.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Pointee {
+    /// How the source writes it, or would write it: `it->it_flags`. Missing if only the type
+    /// is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expression: Option<String>,
+    /// The type of the object.
+    #[serde(rename = "type")]
+    pub type_name: String,
+    /// The path from the object to the part: `.it_flags`, `[3].next`.
+    pub path: String,
+    /// The type of the part.
+    pub part_type: String,
+    /// How it is known.
+    pub from: PointeeSource,
+    /// Whether it may be something else.
+    pub doubtful: bool,
+}
+
+/// How it is known what is behind a pointer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum PointeeSource {
+    /// The debug information says that a variable is in the register.
+    Variable,
+    /// The instructions were followed from the start of the function.
+    Followed,
+}
+
+impl Pointee {
+    /// The type and the path, `struct item.it_flags`; of a plain number the expression.
+    #[must_use]
+    pub fn name(&self) -> String {
+        match (self.path.starts_with('.'), &self.expression) {
+            (true, _) => format!("{}{}", self.type_name, self.path),
+            (false, Some(expression)) => expression.clone(),
+            (false, None) => format!("{}{}", self.type_name, self.path),
+        }
+    }
+}
+
 /// What is raced on.
 #[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
 pub struct What {
@@ -214,6 +281,16 @@ pub struct What {
     /// Where it lies.
     #[serde(rename = "memory", default)]
     pub region: Region,
+    /// What it is called by those who reach it through a pointer, if it has no name of its
+    /// own.
+    #[serde(default)]
+    pub pointee: Option<Pointee>,
+    /// Whether the two sides take the bytes for different things.
+    #[serde(default)]
+    pub sides_differ: bool,
+    /// The allocated block that it lies in, if that is certain.
+    #[serde(default)]
+    pub block: Option<Block>,
 }
 
 impl Serialize for What {
@@ -227,6 +304,9 @@ impl Serialize for What {
             "size": self.size,
             "memory": self.region,
             "region": format_args!("{}", self.region),
+            some "pointee": self.pointee,
+            some "sides_differ": self.sides_differ.then_some(true),
+            some "block": self.block,
         })
     }
 }
@@ -244,12 +324,16 @@ pub enum SeenBy {
 /// The bytes around a collision.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Deserialize)]
 pub struct Values {
-    /// When the window opened.
+    /// Before the other access: when the window opened, or as its instruction tells.
     #[serde(deserialize_with = "notation::bytes")]
     pub before: Vec<u8>,
     /// After the other access.
     #[serde(deserialize_with = "notation::bytes")]
     pub after: Vec<u8>,
+    /// What they mean in the type of what is raced on, if that is known: of the bytes that
+    /// both sides touch.
+    #[serde(default)]
+    pub typed: Option<Typed>,
 }
 
 impl Serialize for Values {
@@ -258,6 +342,7 @@ impl Serialize for Values {
             "before": notation::hexadecimal(&self.before),
             "after": notation::hexadecimal(&self.after),
             "changed": notation::hexadecimal(&self.changed()),
+            some "typed": self.typed,
         })
     }
 }
@@ -306,6 +391,12 @@ pub struct Race {
     pub fingerprint: Fingerprint,
     /// What it is, before any triage.
     pub class: Class,
+    /// The rule that says so.
+    #[serde(default)]
+    pub rule: Option<Rule>,
+    /// What is known about it, from which the rule says so.
+    #[serde(default)]
+    pub evidence: Option<Evidence>,
     /// What is raced on.
     pub what: What,
     /// How it was seen.
@@ -323,6 +414,18 @@ pub struct Race {
     /// Why the variable is accessed like this on purpose, if its class says so.
     #[serde(default)]
     pub special: Option<String>,
+    /// What the code around each access does with the value, in the order of the accesses.
+    #[serde(default)]
+    pub usage: Vec<Usage>,
+    /// The values over all instances.
+    #[serde(default)]
+    pub history: Option<History>,
+    /// Whether it matters, once it was judged.
+    #[serde(default)]
+    pub verdict: Option<Verdict>,
+    /// What was known and decided about it before, where anything is remembered.
+    #[serde(default)]
+    pub triage: Option<Triage>,
     /// The sampled access first, then the one that was caught, if known.
     pub accesses: Vec<AccessReport>,
 }
@@ -332,6 +435,28 @@ impl Race {
     #[must_use]
     pub fn id(&self) -> String {
         self.fingerprint.id()
+    }
+
+    /// The problem that it is a part of: one bug may race in several places.
+    #[must_use]
+    pub fn problem(&self) -> Fingerprint {
+        self.fingerprint.problem(self.what.name.as_deref())
+    }
+
+    /// Whether an allocator gave the block back while the other access stood.
+    #[must_use]
+    pub fn is_freed(&self) -> bool {
+        self.rule == Some(Rule::FreedWhileItStood)
+    }
+
+    /// Adds what replaying an instance came to.
+    pub fn add_replay(&mut self, tally: ReplayTally) {
+        let (rules, mut known) = match self.verdict.take() {
+            Some(verdict) => (verdict.rules, verdict.replay.unwrap_or_default()),
+            None => Default::default(),
+        };
+        known.add(tally);
+        self.verdict = Some(combine(rules, Some(known), self.instances));
     }
 
     /// Whether the other side is unknown.
@@ -349,6 +474,7 @@ impl Serialize for Race {
             "hash": self.fingerprint.hash(),
             "fingerprint": self.fingerprint,
             "class": self.class,
+            some "rule": self.rule,
             "what": self.what,
             "seen_by": self.seen_by,
             "values": self.values,
@@ -357,6 +483,12 @@ impl Serialize for Race {
             "suspects": words,
             "suspected": self.suspects,
             some "special": self.special,
+            some "verdict": self.verdict,
+            some "triage": self.triage,
+            "problem": self.problem().id(),
+            some "usage": (!self.usage.is_empty()).then_some(&self.usage),
+            some "history": self.history,
+            some "evidence": self.evidence,
             "accesses": self.accesses,
         })
     }

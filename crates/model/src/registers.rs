@@ -35,6 +35,49 @@ impl Register {
         Self::R8,
         Self::R9,
     ];
+
+    /// Those that hold the first arguments of a function, in their order.
+    pub const ARGUMENTS: [Self; 6] = [
+        Self::Rdi,
+        Self::Rsi,
+        Self::Rdx,
+        Self::Rcx,
+        Self::R8,
+        Self::R9,
+    ];
+
+    /// Those that a called function may change.
+    pub const CHANGED_BY_CALLS: [Self; 9] = [
+        Self::Rax,
+        Self::Rcx,
+        Self::Rdx,
+        Self::Rsi,
+        Self::Rdi,
+        Self::R8,
+        Self::R9,
+        Self::R10,
+        Self::R11,
+    ];
+
+    /// All, by their numbers in DWARF, which has its own order for the first eight.
+    pub const BY_DWARF: [Self; 16] = [
+        Self::Rax,
+        Self::Rdx,
+        Self::Rcx,
+        Self::Rbx,
+        Self::Rsi,
+        Self::Rdi,
+        Self::Rbp,
+        Self::Rsp,
+        Self::R8,
+        Self::R9,
+        Self::R10,
+        Self::R11,
+        Self::R12,
+        Self::R13,
+        Self::R14,
+        Self::R15,
+    ];
 }
 
 /// What a stopped task's registers hold.

@@ -2,7 +2,7 @@
 //! document: see `docs/json.md`.
 
 use crate::notation::{self, object, rounded};
-use crate::{Frame, Loss, Losses, Race, ThreadName};
+use crate::{Frame, Hunted, Loss, Losses, Race, ThreadName};
 use serde::de::IntoDeserializer;
 use serde::de::value::Error as Unknown;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -115,6 +115,9 @@ impl fmt::Display for Ending {
 pub struct Report {
     /// What was done.
     pub run: Run,
+    /// Collisions that are no races, each with the rule that says so.
+    #[serde(default)]
+    pub set_aside: Vec<Race>,
     /// The races, most certain and most often seen first.
     pub races: Vec<Race>,
 }
@@ -158,6 +161,9 @@ pub struct Run {
     /// What killed the program, if a mistake did.
     #[serde(default)]
     pub crash: Option<Crash>,
+    /// The pairs that were hunted, if it was a hunt.
+    #[serde(default)]
+    pub candidates: Vec<Hunted>,
 }
 
 impl Serialize for Run {
@@ -183,6 +189,7 @@ impl Serialize for Run {
             "cut_short": self.cut_short,
             "unseen": self.unseen,
             some "crash": self.crash,
+            some "candidates": (!self.candidates.is_empty()).then_some(&self.candidates),
         })
     }
 }

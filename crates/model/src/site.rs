@@ -25,7 +25,7 @@ pub struct Site {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Excluded {
-    /// Addressed from rsp, or from rbp where it is the frame.
+    /// In the function's own frame, in a slot whose address it does not take.
     Stack,
     /// push, pop, call, ret, enter, leave: the stack too.
     PushPopCall,
@@ -46,8 +46,8 @@ pub enum Excluded {
     Atomic,
     /// The source says it is a volatile access.
     Volatile,
-    /// Accesses bytes that depend on a mask or on several addresses (gathers, masked
-    /// moves), or too many for a window.
+    /// Accesses bytes that depend on a mask (masked moves, saved state), or too many for a
+    /// window.
     Unsupported,
     /// In a function whose range does not decode as code alone.
     DataInText,
@@ -81,7 +81,7 @@ impl Excluded {
             Self::ReadOnly => "read-only data",
             Self::Atomic => "atomic in the source",
             Self::Volatile => "volatile in the source",
-            Self::Unsupported => "masked, gathered or too wide",
+            Self::Unsupported => "masked or too wide",
             Self::DataInText => "function with data in its text",
             Self::NotSelected => "not selected",
             Self::Runtime => "runtime library",

@@ -11,6 +11,7 @@ use super::watches::Watches;
 use super::{Process, State};
 use redhanded_sys::{self as sys, Change, Tid};
 use redhanded_target::{Control, Ending, Stop};
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 /// Nothing is under way if no report has come for this long.
@@ -28,6 +29,11 @@ const TRAP_TRIES: u32 = 25_000;
 const DETACH_ROUNDS: u32 = 100;
 const TRAP: u64 = bit(libc::SIGTRAP);
 
+/// Whether a thread has ended, or stopped because it was interrupted.
+pub const fn is_last_or_asked_for(change: Change) -> bool {
+    !matches!(change, Change::Stopped(_, event) if event != libc::PTRACE_EVENT_STOP)
+}
+
 impl Process {
     /// Removes everything of ours and lets all threads go, untraced.
     pub fn detach(&mut self) {
@@ -39,7 +45,7 @@ impl Process {
         self.settle_down();
         self.settle_all_newborns();
         self.pay_back();
-        if self.ledger.is_none() {
+        if self.lifelines.is_none() {
             self.detach_each();
         }
         self.tasks.clear();
@@ -62,6 +68,7 @@ impl Process {
         self.settings.follow = super::Follow::None;
         let spaces: Vec<_> = self.spaces.keys().copied().collect();
         for id in spaces {
+            self.note_owed_scan(id);
             if let Some(space) = self.spaces.get_mut(&id) {
                 space.breakpoints.clear(&space.memory, |_| false);
                 space.hooks = Default::default();
@@ -79,9 +86,10 @@ impl Process {
     /// Resumes stopped threads until nothing is under way: no thread is behind a
     /// removed breakpoint or has a trap pending.
     fn settle_down(&mut self) {
-        for tid in std::mem::take(&mut self.parked) {
-            self.go_on(tid, 0);
-        }
+        self.resume_parked();
+        // Whoever has stopped once has no trap on its way.
+        let mut to_stop: BTreeSet<Tid> = self.tasks.keys().copied().collect();
+        to_stop.retain(|tid| tasks::wants_to_run(*tid) && sys::interrupt(*tid).is_ok());
         let began = Instant::now();
         let mut heard = Instant::now();
         while began.elapsed() < TRAPS_COME_WITHIN {
@@ -89,6 +97,9 @@ impl Process {
             let patient = began.elapsed() < PATIENCE;
             match self.next_change() {
                 Ok(Some((tid, change))) => {
+                    if is_last_or_asked_for(change) {
+                        to_stop.remove(&tid);
+                    }
                     let stop = self.changed(tid, change);
                     self.pending.extend(stop);
                     heard = Instant::now();
@@ -99,7 +110,7 @@ impl Process {
                         let waiting = tasks::signals(*tid, SignalField::Pending) & TRAP;
                         waiting & !tasks::signals(*tid, SignalField::Blocked) != 0
                     };
-                    if !self.tasks.keys().any(coming) {
+                    if to_stop.is_empty() && !self.tasks.keys().any(coming) {
                         return;
                     }
                     heard = Instant::now();
@@ -119,9 +130,7 @@ impl Process {
                 self.resume(task);
             }
         }
-        for tid in std::mem::take(&mut self.parked) {
-            self.go_on(tid, 0);
-        }
+        self.resume_parked();
     }
 
     /// Blocks SIGTRAP again in threads that believe they block it, and discards ours

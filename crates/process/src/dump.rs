@@ -1,6 +1,6 @@
 //! Writes a core file of a space while its process lives on.
 
-use super::{Process, State};
+use super::{Process, State, vigil};
 use redhanded_corefile::{self as corefile, CoreProcess, CoreThread};
 use redhanded_model::{SpaceId, TaskId};
 use redhanded_sys::{self as sys, Change, Tid};
@@ -8,9 +8,8 @@ use std::io;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Register sets, by the kernel's numbers.
+/// A register set, by the kernel's number.
 const FLOATING: i32 = 2;
-const XSTATE: i32 = 0x202;
 /// How long running threads may take to stop. One that takes longer is left out.
 const STOPS_WITHIN: Duration = Duration::from_millis(500);
 
@@ -41,7 +40,10 @@ impl Process {
                     pid,
                     threads: &threads,
                     memory: &space.memory,
-                    hide: &|address, buffer| space.breakpoints.hide(address, buffer),
+                    hide: &|address, buffer| {
+                        vigil::beat();
+                        space.breakpoints.hide(address, buffer);
+                    },
                 };
                 corefile::write(&process, path)
             });
@@ -100,7 +102,7 @@ fn thread(tid: Tid) -> Option<CoreThread> {
             r.gs_base, r.ds, r.es, r.fs, r.gs,
         ],
         floating: sys::register_set(tid, FLOATING).unwrap_or_default(),
-        xstate: sys::register_set(tid, XSTATE).unwrap_or_default(),
+        xstate: sys::register_set(tid, sys::XSTATE).unwrap_or_default(),
         signal: 0,
     })
 }

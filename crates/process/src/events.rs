@@ -5,7 +5,7 @@ use super::hooks::Hook;
 use super::tasks::{self, SignalField, bit};
 use super::text::INT3;
 use super::watches::{PerfWatches, Watches};
-use super::{Newborn, Process, State, Task, guard};
+use super::{Newborn, Process, State, Task, vigil};
 use redhanded_image::Instruction;
 use redhanded_model::{Avma, Registers, SpaceId, TaskId};
 use redhanded_sys::{self as sys, Change, Tid};
@@ -53,6 +53,19 @@ pub(super) fn pause(since: Instant) {
         std::hint::spin_loop();
     } else {
         std::thread::sleep(SPIN);
+    }
+}
+
+/// Waits for the next change of `tid`, and shows meanwhile that we are alive.
+pub(super) fn await_change(tid: Tid) -> std::io::Result<Option<Change>> {
+    let began = Instant::now();
+    loop {
+        vigil::beat();
+        match sys::poll_change_of(tid) {
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            Ok(None) => pause(began),
+            other => return other,
+        }
     }
 }
 
@@ -114,6 +127,7 @@ impl Process {
 
     /// The next report, if there is one.
     pub(super) fn next_change(&mut self) -> std::io::Result<Option<(Tid, Change)>> {
+        vigil::beat();
         match self.backlog.pop_front() {
             Some(heard) => Ok(Some(heard)),
             None => sys::poll_change(),
@@ -122,6 +136,7 @@ impl Process {
 
     /// The next report of one thread, if there is one.
     pub(super) fn change_of(&mut self, tid: Tid) -> std::io::Result<Option<Change>> {
+        vigil::beat();
         let heard = self.backlog.iter().position(|(heard, _)| *heard == tid);
         match heard.and_then(|at| self.backlog.remove(at)) {
             Some((_, change)) => Ok(Some(change)),
@@ -132,7 +147,7 @@ impl Process {
     /// Waits for the first stop of a new task. Returns whether it lived to have one.
     pub(super) fn await_birth(&mut self, tid: Tid) -> bool {
         let change = match self.change_of(tid) {
-            Ok(None) => sys::wait_for(tid),
+            Ok(None) => await_change(tid),
             heard => heard,
         };
         matches!(change, Ok(Some(Change::Stopped(..))))
@@ -165,19 +180,13 @@ impl Process {
         match heir {
             Some(pid) if sys::cpu_time(space.pid).is_none() => {
                 space.pid = pid;
+                space.breakpoints.run_by(pid);
                 None
             }
             Some(_) => None,
             None => {
-                space.breakpoints.forget_all();
-                let pid = space.pid;
+                self.note_owed_scan(id);
                 self.spaces.remove(&id);
-                // A process that ran another program is still there.
-                if let Some(ledger) = self.ledger
-                    && !self.tasks.values().any(|task| task.pid == pid)
-                {
-                    guard::note(ledger, pid, guard::Entry::Ended);
-                }
                 self.gather_modules();
                 Some(Stop::SpaceGone(id))
             }
@@ -429,23 +438,5 @@ impl Process {
             number: watch.number,
             address: watch.bytes.start,
         })
-    }
-
-    /// Handles a call of the dynamic linker, which mapped or unmapped something.
-    /// Performs the `ret`.
-    fn linker_called(&mut self, tid: Tid, registers: &Registers) -> Option<Stop> {
-        let stack = registers.stack_pointer();
-        let space = self.space_of(tid)?;
-        let id = space.id;
-        if let Some(back) = space.word_at(stack) {
-            let _ = sys::return_to(tid, back, stack.wrapping_add(8));
-        }
-        if self.scan(id) {
-            // It waits until the new library's sites are armed.
-            self.parked.push(tid);
-            return Some(Stop::ModulesChanged);
-        }
-        self.go_on(tid, 0);
-        None
     }
 }

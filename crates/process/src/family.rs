@@ -3,7 +3,7 @@
 //! followed has none.
 
 use super::events::task_id;
-use super::maps;
+use super::sharing;
 use super::space::{Space, open_memory};
 use super::{Follow, Kind, Newborn, Process, State, tasks};
 use redhanded_model::SpaceId;
@@ -41,6 +41,7 @@ impl Process {
             }
             if is_thread {
                 self.company_came(maker.space);
+                self.see_creation(parent, child);
             }
             if stopped {
                 self.set_state(child, State::Stopped(0));
@@ -120,7 +121,7 @@ impl Process {
         self.add_task(child, child, id);
         self.set_state(child, State::Stopped(0));
         // Nobody else is in its memory, but part of it may be shared with its parent.
-        if self.settings.follow == Follow::All && !maps::shared(child).is_empty() {
+        if self.settings.follow == Follow::All && !sharing::shared(child).is_empty() {
             self.wake(id);
             self.pending.push_back(Stop::ModulesChanged);
         }

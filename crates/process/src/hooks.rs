@@ -16,6 +16,7 @@ use memchr::memmem;
 use redhanded_image::{Flow, Image, Instruction};
 use redhanded_model::{Avma, ModuleId, Svma};
 use redhanded_target::Module;
+use std::collections::HashSet;
 use std::sync::Arc;
 
 /// What a hook is for.
@@ -44,7 +45,7 @@ const WRAPPER: u64 = 256;
 #[derive(Default)]
 pub struct Hooks {
     standing: Vec<(u64, Hook)>,
-    looked_at: Vec<ModuleId>,
+    looked_at: HashSet<ModuleId>,
     /// Found, but not set before a site is armed: a program without breakpoints should
     /// run at full speed.
     later: Vec<(Avma, u8, Hook)>,
@@ -75,17 +76,16 @@ impl Hooks {
     pub fn look(&mut self, modules: &[Arc<Module>]) {
         self.standing
             .retain(|(at, _)| modules.iter().any(|m| m.contains(Avma(*at))));
-        self.looked_at
-            .retain(|id| modules.iter().any(|m| m.id == *id));
+        let here: HashSet<ModuleId> = modules.iter().map(|module| module.id).collect();
+        self.looked_at.retain(|id| here.contains(id));
         self.later
             .retain(|(at, ..)| modules.iter().any(|m| m.contains(*at)));
         let program = modules.first().and_then(|module| module.image.clone());
         for module in modules {
             let Some(image) = &module.image else { continue };
-            if self.looked_at.contains(&module.id) {
+            if !self.looked_at.insert(module.id) {
                 continue;
             }
-            self.looked_at.push(module.id);
             let is_program = program.as_ref().is_some_and(|p| Arc::ptr_eq(p, image));
             for (svma, hook) in find(image, is_program, program.as_deref()) {
                 if let Some([byte]) = image.bytes_at(svma, 1) {

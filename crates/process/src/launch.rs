@@ -1,6 +1,7 @@
 //! Finds a program and starts it, traced from its first instruction and otherwise as
 //! its user would have started it.
 
+use super::events::await_change;
 use super::tasks;
 use redhanded_image::{Image, ImageError};
 use redhanded_sys::{self as sys, Change, Parent, SignalSet, Tid, open_regular};
@@ -8,7 +9,7 @@ use redhanded_target::TargetError;
 use std::env;
 use std::ffi::{CString, OsStr, OsString};
 use std::fs;
-use std::io::Read;
+use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -52,10 +53,10 @@ impl Program {
             search(name).ok_or_else(|| not_found("no such program on PATH"))?
         };
         let data = fs::metadata(&path).map_err(|error| match error.kind() {
-            std::io::ErrorKind::PermissionDenied => {
+            io::ErrorKind::PermissionDenied => {
                 not_runnable("its folder may not be searched; check the permissions".to_owned())
             }
-            std::io::ErrorKind::NotFound => not_found("no such file"),
+            io::ErrorKind::NotFound => not_found("no such file"),
             _ => not_found(&error.to_string()),
         })?;
         if data.is_dir() {
@@ -76,8 +77,12 @@ impl Program {
                     )));
                 }
             }
+            Err(ImageError::Read { source, .. }) if is_shortage(&source) => {
+                let action = format!("cannot read {}", path.display());
+                return Err(TargetError::System { action, source });
+            }
             Err(ImageError::Read { source, .. })
-                if source.kind() == std::io::ErrorKind::PermissionDenied =>
+                if source.kind() == io::ErrorKind::PermissionDenied =>
             {
                 return Err(not_runnable(
                     "it may not be read, and Redhanded can only sample code that it can read"
@@ -88,8 +93,7 @@ impl Program {
                 Some(name) if Path::new(&name).exists() => interpreter = Some(name),
                 Some(name) => {
                     return Err(not_runnable(format!(
-                        "the interpreter in its first line, {}, does not exist",
-                        name.escape_debug()
+                        "the interpreter in its first line, {name}, does not exist"
                     )));
                 }
                 None => return Err(not_runnable(error.to_string())),
@@ -115,10 +119,22 @@ impl Program {
     pub fn become_it(&self, signals: &super::Signals) -> TargetError {
         match self.c_strings() {
             Err(error) => error,
-            Ok((program, arguments)) => TargetError::NotRunnable {
-                program: self.path.display().to_string(),
-                why: sys::exec(&program, &arguments, signals.held()).to_string(),
-            },
+            Ok((program, arguments)) => {
+                self.not_started(sys::exec(&program, &arguments, signals.held()))
+            }
+        }
+    }
+
+    /// What exec's error means.
+    fn not_started(&self, source: io::Error) -> TargetError {
+        let program = self.path.display().to_string();
+        if is_shortage(&source) {
+            let action = format!("cannot start {program}");
+            return TargetError::System { action, source };
+        }
+        TargetError::NotRunnable {
+            program,
+            why: source.to_string(),
         }
     }
 
@@ -168,7 +184,7 @@ impl Program {
         }
         launch.go().map_err(system("cannot start the program"))?;
         loop {
-            match sys::wait_for(launch.pid).map_err(system("cannot wait for the program"))? {
+            match await_change(launch.pid).map_err(system("cannot wait for the program"))? {
                 Some(Change::Stopped(_, libc::PTRACE_EVENT_EXEC)) => return Ok(launch.pid),
                 Some(Change::Stopped(signal, 0)) => {
                     // A signal between fork and exec is meant for the program.
@@ -178,18 +194,23 @@ impl Program {
                     sys::resume(launch.pid, 0).map_err(system("cannot continue"))?;
                 }
                 Some(Change::Exited(_) | Change::Killed(..)) | None => {
-                    let why = launch.failure().map_or_else(
-                        || "it died before it began".to_owned(),
-                        |error| error.to_string(),
-                    );
-                    return Err(TargetError::NotRunnable {
-                        program: self.path.display().to_string(),
-                        why,
-                    });
+                    let error = launch.failure();
+                    return Err(self.not_started(
+                        error.unwrap_or_else(|| io::Error::other("it died before it began")),
+                    ));
                 }
             }
         }
     }
+}
+
+/// Whether a limit on memory, descriptors or processes is the cause. Then nothing is wrong
+/// with the program.
+fn is_shortage(error: &io::Error) -> bool {
+    let shortages = [libc::EMFILE, libc::ENFILE, libc::ENOMEM, libc::EAGAIN];
+    error
+        .raw_os_error()
+        .is_some_and(|number| shortages.contains(&number))
 }
 
 fn search(name: &OsStr) -> Option<PathBuf> {

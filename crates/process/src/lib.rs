@@ -12,55 +12,50 @@
 //! users, kernel threads, processes with another tracer.
 
 mod attach;
+mod control;
+mod creation;
 mod detach;
 mod dump;
 mod events;
 mod family;
 mod guard;
+mod heap;
 mod hooks;
+mod inspect;
 mod interrupt;
 mod launch;
-mod maps;
+mod linking;
 mod orphans;
 mod running;
+mod sharing;
 mod space;
 mod tasks;
 mod text;
 mod tracer;
 mod trap;
+mod vigil;
 mod watches;
 
 pub use launch::Program;
 pub use tracer::{Front, Guarded, Role, Tracer, split};
+pub use vigil::beat;
 pub use watches::WatchBy;
 
-use redhanded_model::{Avma, Bytes, Loss, Region, Registers, SpaceId, TaskId, ThreadName, Unseen};
-use redhanded_sys::{self as sys, Ledger, Parent, PcSamples, Tid};
+use guard::Lifelines;
+use linking::Linking;
+use redhanded_model::SpaceId;
+use redhanded_sys::{self as sys, Parent, PcSamples, Tid};
 use redhanded_target::images::Images;
-use redhanded_target::{
-    Armed, Batch, Control, Ending, Inspect, Module, OtherTasks, RotationLimits, Signals, Stop,
-    TargetError, Watch,
-};
+use redhanded_target::{Ending, Module, Signals, Stop, TargetError};
 use space::Space;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
-use std::io;
-use std::ops::Range;
-use std::os::unix::fs::FileExt;
-use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
-use tracer::FROZEN;
 use watches::{FOR_SITES, Table, Watches};
 
-/// How long a breakpoint stays in a debug register before another site gets it.
-const A_TURN: Duration = Duration::from_millis(10);
 /// With more threads than this, checking each of them costs more than ending a window
 /// early saves.
 const MOST_STALL_CHECKS: usize = 64;
-/// How often to read the maps if the dynamic linker cannot be hooked.
-const RESCAN_EVERY: Duration = Duration::from_millis(100);
-
 /// How long killed processes may take to disappear.
 const DIE_WITHIN: Duration = Duration::from_secs(2);
 
@@ -111,6 +106,8 @@ struct Task {
     holds_trap: bool,
     /// What its debug registers hold, if they are set through ptrace.
     registers: Table,
+    /// Who created it.
+    created: Option<Arc<creation::Creator>>,
 }
 
 /// A traced process and those it started.
@@ -118,7 +115,8 @@ pub struct Process {
     /// The process that was launched or attached to.
     pid: Tid,
     settings: Settings,
-    ledger: Option<Ledger>,
+    /// To those who look after us, if we are a process of our own.
+    lifelines: Option<Arc<Lifelines>>,
     start: Instant,
     spaces: BTreeMap<SpaceId, Space>,
     next_space: u64,
@@ -148,8 +146,11 @@ pub struct Process {
     /// The CPU time used before we attached.
     cpu_before: Duration,
     ended: Option<Ending>,
+    /// How long it took to see who creates threads.
+    seeing_creations: Duration,
     /// When the program was last continued after a group stop; see [`tracer`].
     continued: Option<Duration>,
+    linking: Linking,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -218,7 +219,7 @@ impl Process {
         Self {
             pid,
             settings,
-            ledger: tracer.map(Tracer::ledger),
+            lifelines: tracer.map(Tracer::lifelines),
             start: Instant::now(),
             spaces: BTreeMap::new(),
             next_space: 1,
@@ -237,15 +238,17 @@ impl Process {
             unseen: BTreeSet::new(),
             cpu: HashMap::new(),
             cpu_before: Duration::ZERO,
+            seeing_creations: Duration::ZERO,
             ended: None,
             continued: None,
+            linking: Linking::default(),
         }
     }
 
     /// Adds a space for process `pid`, not sampled yet.
     fn new_space(&mut self, pid: Tid) -> Result<SpaceId, TargetError> {
         let id = SpaceId(self.next_space);
-        let space = Space::new(id, pid, self.ledger)?;
+        let space = Space::new(id, pid, self.lifelines.as_ref())?;
         self.next_space += 1;
         self.spaces.insert(id, space);
         Ok(id)
@@ -331,6 +334,7 @@ impl Process {
                 owes_trap: false,
                 holds_trap: false,
                 registers: Table::default(),
+                created: None,
             },
         );
         self.sample_pc(tid);
@@ -360,6 +364,17 @@ impl Process {
         // This fails only if the thread was killed meanwhile, which waitpid will
         // report.
         let _ = sys::resume(tid, signal);
+    }
+
+    /// Resumes the threads that waited for the driver.
+    fn resume_parked(&mut self) {
+        for tid in std::mem::take(&mut self.parked) {
+            let signal = match self.tasks.get(&tid).map(|task| task.state) {
+                Some(State::Stopped(signal)) => signal,
+                _ => 0,
+            };
+            self.go_on(tid, signal);
+        }
     }
 
     /// Writes the wanted watches to a stopped thread's debug registers.
@@ -393,300 +408,5 @@ impl Process {
                 Err(_) => break,
             }
         }
-    }
-}
-
-impl Process {
-    fn name_of(&self, task: TaskId) -> ThreadName {
-        let tid = task.0.cast_signed();
-        let pid = self.tasks.get(&tid).map_or(self.pid, |task| task.pid);
-        ThreadName {
-            tid: task.0,
-            name: tasks::name(pid, tid),
-            context: None,
-        }
-    }
-}
-
-impl Control for Process {
-    fn now(&self) -> Duration {
-        self.start.elapsed()
-    }
-
-    fn next_stop(&mut self, deadline: Duration) -> Result<Stop, TargetError> {
-        if let Some(stop) = self.pending.pop_front() {
-            return Ok(stop);
-        }
-        if self.tasks.is_empty() && self.newborn.is_empty() {
-            let ending = self.ended.unwrap_or(Ending::LeftRunning);
-            return Ok(Stop::Ended(ending));
-        }
-        for tid in std::mem::take(&mut self.parked) {
-            self.go_on(tid, 0);
-        }
-        self.wake_front();
-        let now = self.now();
-        let due = |space: &&Space| {
-            space.awake && !space.hooks.hear_of_modules() && now >= space.next_scan
-        };
-        if let Some(id) = self.spaces.values().find(due).map(|space| space.id) {
-            if let Some(space) = self.spaces.get_mut(&id) {
-                space.next_scan = now + RESCAN_EVERY;
-            }
-            if self.scan(id) {
-                return Ok(Stop::ModulesChanged);
-            }
-        }
-        self.poll(deadline)
-    }
-
-    fn rotation(&self) -> Option<RotationLimits> {
-        self.settings.safe.then_some(RotationLimits {
-            at_once: FOR_SITES,
-            longest: A_TURN,
-            stops_all: false,
-        })
-    }
-
-    fn set_breakpoints(&mut self, id: SpaceId, sites: &[(Avma, u8)]) -> Vec<Armed> {
-        let gone = vec![Armed::CodeGone; sites.len()];
-        let Some(space) = self.spaces.get_mut(&id) else {
-            return gone;
-        };
-        if self.settings.safe {
-            let mut set = |(address, expected): &(Avma, u8)| {
-                let Some(byte) = space.byte_at(address.0) else {
-                    return Armed::CodeGone;
-                };
-                if byte != *expected {
-                    return Armed::Refused(Loss::TextChanged);
-                }
-                let registers = space.register_sites(true);
-                if registers.is_some_and(|registers| registers.set_site(*address)) {
-                    Armed::Yes
-                } else {
-                    Armed::Refused(Loss::NoDebugRegister)
-                }
-            };
-            return sites.iter().map(&mut set).collect();
-        }
-        if space.doomed {
-            return gone;
-        }
-        if !space.armed && !sites.is_empty() {
-            space.armed = true;
-            space.set_hooks();
-            self.note_trap(id);
-        }
-        let Some(space) = self.spaces.get_mut(&id) else {
-            return gone;
-        };
-        space.breakpoints.set(&space.memory, sites)
-    }
-
-    fn clear_breakpoints(&mut self) {
-        let safe = self.settings.safe;
-        for space in self.spaces.values_mut() {
-            let hooks: BTreeSet<u64> = space.hooks.addresses().collect();
-            let stays = |address| hooks.contains(&address);
-            space.breakpoints.clear(&space.memory, stays);
-            if let Some(registers) = space.register_sites(safe) {
-                registers.clear_sites();
-            }
-        }
-    }
-
-    fn watches(&self, space: SpaceId) -> usize {
-        match self.spaces.get(&space).map(|space| &space.watches) {
-            Some(Watches::Perf(watches)) => watches.count(),
-            Some(Watches::Registers(_)) => watches::DEBUG_REGISTERS,
-            Some(Watches::Refused(_)) | None => 0,
-        }
-    }
-
-    fn watch(&mut self, space: SpaceId, slot: usize, watch: Watch) -> bool {
-        match self.spaces.get_mut(&space).map(|space| &mut space.watches) {
-            Some(Watches::Perf(watches)) => watches.set(slot, watch),
-            Some(Watches::Registers(watches)) => {
-                watches.set(slot, watch);
-                self.update_debug_registers(space);
-                true
-            }
-            Some(Watches::Refused(_)) | None => false,
-        }
-    }
-
-    fn unwatch(&mut self, space: SpaceId, slot: usize) -> u64 {
-        match self.spaces.get_mut(&space).map(|space| &mut space.watches) {
-            Some(Watches::Perf(watches)) => watches.clear(slot),
-            Some(Watches::Registers(watches)) => {
-                watches.clear(slot);
-                self.update_debug_registers(space);
-                self.registers_fired(space, slot)
-            }
-            Some(Watches::Refused(_)) | None => 0,
-        }
-    }
-
-    fn resume(&mut self, task: TaskId) {
-        let tid = task.0.cast_signed();
-        if let Some(Task {
-            state: State::Stopped(signal),
-            ..
-        }) = self.tasks.get(&tid)
-        {
-            self.go_on(tid, *signal);
-        }
-    }
-
-    fn freeze(&mut self, tasks: &[TaskId]) {
-        // Before the stop, because the front may hear of it at once.
-        if let Some(ledger) = self.ledger {
-            ledger.flags().fetch_or(FROZEN, Ordering::Release);
-        }
-        for task in tasks {
-            self.go_on(task.0.cast_signed(), libc::SIGSTOP);
-        }
-    }
-
-    fn other_tasks(&mut self, task: TaskId, bytes: Bytes) -> OtherTasks {
-        let id = Inspect::space_of(self, task);
-        match self.tasks_in(id).count().saturating_sub(1) {
-            0 => {
-                let now = self.now();
-                let space = self.spaces.get_mut(&id);
-                if space.is_some_and(|space| space.is_shared(bytes.start.0, now)) {
-                    OtherTasks::Unwatchable
-                } else {
-                    OtherTasks::Absent
-                }
-            }
-            others => OtherTasks::Watchable(others),
-        }
-    }
-
-    fn is_stalled(&mut self, space: SpaceId) -> bool {
-        self.tasks_in(space).count() <= MOST_STALL_CHECKS
-            && self.tasks_in(space).all(|(tid, task)| match task.state {
-                State::Stopped(_) | State::GroupStopped => true,
-                State::Running => tasks::is_blocked(task.pid, *tid),
-            })
-    }
-
-    fn thread_time(&mut self) -> Duration {
-        let awake = self.spaces.values().filter(|space| space.awake);
-        for pid in awake.map(|space| space.pid).chain([self.pid]) {
-            if let Some(cpu) = sys::cpu_time(pid) {
-                self.cpu.insert(pid, cpu);
-            }
-        }
-        // A program that mostly sleeps uses little CPU, but its time passes too.
-        let used = self.cpu.values().sum::<Duration>();
-        used.saturating_sub(self.cpu_before).max(self.now())
-    }
-}
-
-impl Inspect for Process {
-    fn modules(&self) -> &[Arc<Module>] {
-        &self.modules
-    }
-
-    fn space_of(&self, task: TaskId) -> SpaceId {
-        let task = self.tasks.get(&task.0.cast_signed());
-        task.map(|task| task.space).unwrap_or_default()
-    }
-
-    fn read(&mut self, space: SpaceId, address: Avma, buffer: &mut [u8]) -> bool {
-        let Some(space) = self.spaces.get(&space) else {
-            return false;
-        };
-        if space.memory.read_exact_at(buffer, address.0).is_err() {
-            return false;
-        }
-        space.breakpoints.hide(address.0, buffer);
-        true
-    }
-
-    fn instruction_before(&mut self, space: SpaceId, address: Avma) -> Option<Avma> {
-        // The address may be one past the module's last instruction.
-        let space = self.spaces.get(&space)?;
-        let module = space.module_at(Avma(address.0.wrapping_sub(1)))?;
-        let before = module
-            .image
-            .as_ref()?
-            .instruction_before(module.svma(address))?;
-        Some(module.avma(before))
-    }
-
-    fn stack(&mut self, task: TaskId, registers: &Registers) -> Vec<Avma> {
-        let id = Inspect::space_of(self, task);
-        let Some(space) = self.spaces.get_mut(&id) else {
-            return Vec::new();
-        };
-        let memory = &space.memory;
-        let mut read = |address: u64| {
-            let mut word = [0; 8];
-            memory.read_exact_at(&mut word, address).ok()?;
-            Some(u64::from_le_bytes(word))
-        };
-        let frames = space.unwinder.unwind(registers, &mut read);
-        frames.into_iter().map(Avma).collect()
-    }
-
-    fn region(&mut self, space: SpaceId, address: Avma) -> Region {
-        let Some(known) = self.spaces.get(&space) else {
-            return Region::Unknown;
-        };
-        known.region(address, |map| {
-            let mut tasks = self.tasks_in(space);
-            let (tid, _) = tasks.find(|(_, task)| map.contains(task.stack.wrapping_sub(1)))?;
-            Some(Region::Stack {
-                thread: self.name_of(TaskId(tid.cast_unsigned())),
-            })
-        })
-    }
-
-    fn thread_name(&mut self, task: TaskId) -> ThreadName {
-        self.name_of(task)
-    }
-
-    fn in_system_calls(&mut self, space: SpaceId) -> Vec<(TaskId, Registers)> {
-        let running = self
-            .tasks_in(space)
-            .filter(|(_, task)| task.state == State::Running);
-        running
-            .filter_map(|(tid, task)| {
-                let registers = tasks::system_call(task.pid, *tid)?;
-                Some((TaskId(tid.cast_unsigned()), registers))
-            })
-            .collect()
-    }
-
-    fn sharers(&mut self, space: SpaceId, address: Avma) -> Vec<(u32, String)> {
-        let Some(space) = self.spaces.get(&space) else {
-            return Vec::new();
-        };
-        let sharers = maps::sharers(space.pid, address.0).into_iter();
-        sharers
-            .map(|pid| (pid.cast_unsigned(), tasks::name(pid, pid)))
-            .collect()
-    }
-
-    fn write_core(&mut self, space: SpaceId, first: &[TaskId], path: &Path) -> io::Result<u64> {
-        self.dump(space, first, path)
-    }
-
-    fn unseen(&self) -> Vec<Unseen> {
-        let notes = self.unseen.iter().map(|(what, why)| Unseen {
-            what: what.clone(),
-            why: why.clone(),
-        });
-        notes.collect()
-    }
-}
-
-impl Batch for Process {
-    fn take_running_code(&mut self) -> Vec<Range<u64>> {
-        self.seen_running()
     }
 }

@@ -1,25 +1,28 @@
 //! One address space: its memory, text, modules, breakpoints and watches. Usually it
 //! belongs to one process; a vforked child shares its parent's.
 
-use super::guard;
+use super::guard::{Entrusted, Lifelines};
 use super::hooks::Hooks;
-use super::maps;
+use super::sharing;
 use super::text::Breakpoints;
 use super::trap::TrapState;
 use super::watches::{PerfWatches, Watches};
 use redhanded_image::{Image, Unwinder};
 use redhanded_model::{Avma, ModuleId, Region, SpaceId};
-use redhanded_sys::{self as sys, Ledger, Mapping, Tid};
+use redhanded_sys::{self as sys, Mapping, Tid};
 use redhanded_target::images::Images;
-use redhanded_target::{Armed, Module, TargetError};
-use std::collections::HashMap;
+use redhanded_target::{Armed, Holds, Module, TargetError};
+use std::collections::{HashMap, HashSet};
 use std::fs::{File, OpenOptions};
+use std::io::ErrorKind;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+/// The system chooses addresses above this one when a program does not ask for one.
+const CHOSEN_BY_SYSTEM: u64 = 0x7000_0000_0000;
 /// How long the list of shared mappings is used before it is read again.
 const MAPS_FRESH_FOR: Duration = Duration::from_millis(10);
 
@@ -35,8 +38,12 @@ pub struct Space {
     pub unwinder: Unwinder,
     pub hooks: Hooks,
     pub trap: TrapState,
-    /// When to read the maps again, if no hook tells of changes.
+    /// When to read the maps again, if no thread waits for it.
     pub next_scan: Duration,
+    /// How often the dynamic linker told of modules that were not looked at yet.
+    pub passed_over: usize,
+    /// Whether the libraries that the program begins with are there.
+    pub is_linked: bool,
     /// Whether it is sampled. A child that is alone in its memory has nobody to collide
     /// with and is not sampled until that changes.
     pub awake: bool,
@@ -65,18 +72,20 @@ pub struct Found {
 }
 
 impl Space {
-    /// The space of process `pid`, not sampled yet.
-    pub fn new(id: SpaceId, pid: Tid, ledger: Option<Ledger>) -> Result<Self, TargetError> {
-        // The list must name every process, so that it is looked after if we are
-        // killed.
-        if let Some(ledger) = ledger {
-            guard::note(ledger, pid, guard::Entry::AllGone);
-        }
+    /// The space of process `pid`, not sampled yet. Those at the other end of the
+    /// lifelines look after it if we are killed.
+    pub fn new(
+        id: SpaceId,
+        pid: Tid,
+        lifelines: Option<&Arc<Lifelines>>,
+    ) -> Result<Self, TargetError> {
+        let memory = open_memory(pid)?;
+        let entrusted = lifelines.map(|lines| Entrusted::new(Arc::clone(lines), pid));
         Ok(Self {
             id,
             pid,
-            memory: open_memory(pid)?,
-            breakpoints: Breakpoints::new(pid, ledger),
+            memory,
+            breakpoints: Breakpoints::new(entrusted),
             watches: Watches::Refused(String::new()),
             modules: Vec::new(),
             mapped: HashMap::new(),
@@ -84,6 +93,8 @@ impl Space {
             hooks: Hooks::default(),
             trap: TrapState::default(),
             next_scan: Duration::ZERO,
+            passed_over: 0,
+            is_linked: false,
             awake: false,
             forked: false,
             had_company: false,
@@ -132,12 +143,31 @@ impl Space {
         self.breakpoints.remove(&self.memory, address)
     }
 
+    /// Whether the maps should be read now, although no thread waits for it: no hook tells
+    /// of changes, or one did that was passed over.
+    pub fn is_scan_due(&self, now: Duration) -> bool {
+        let unheard = !self.hooks.hear_of_modules() || self.passed_over > 0;
+        self.awake && unheard && now >= self.next_scan
+    }
+
     /// Compares the maps with the known modules.
     pub fn scan_modules(&mut self, images: &Images, next_module: &mut u32) -> Found {
         let mut result = Found::default();
+        let maps = sys::mappings(self.pid);
+        if maps.is_empty() {
+            // Its modules and our breakpoints are still there.
+            let forbidden = |error: std::io::Error| error.kind() == ErrorKind::PermissionDenied;
+            if File::open(format!("/proc/{}/maps", self.pid)).is_err_and(forbidden) {
+                let why = "the program has made itself undumpable; run redhanded as root";
+                let what = "libraries that were loaded later";
+                result.unseen.push((what.to_owned(), why.to_owned()));
+            }
+            return result;
+        }
         let mut found: Vec<MappedCode> = Vec::new();
+        let mut biases = HashSet::new();
         let before = std::mem::take(&mut self.mapped);
-        for map in sys::mappings(self.pid).iter().filter(|map| map.executable) {
+        for map in maps.iter().filter(|map| map.executable) {
             let key = (map.start, map.offset, map.file_id.clone());
             // Breakpoints stand in it even if its file was touched or removed since.
             let code = match before.get(&key) {
@@ -146,7 +176,7 @@ impl Space {
             };
             match code {
                 Ok(Some(code)) => {
-                    if !found.iter().any(|(bias, ..)| *bias == code.0) {
+                    if biases.insert(code.0) {
                         found.push(code.clone());
                     }
                     self.mapped.insert(key, code);
@@ -155,16 +185,17 @@ impl Space {
                 Err(unseen) => result.unseen.push(unseen),
             }
         }
-        let same = |module: &Module, bias: u64, image: &Arc<Image>| {
-            module.bias == bias && module.image.as_ref().is_some_and(|i| Arc::ptr_eq(i, image))
-        };
-        let is_found = |module: &Module| {
-            let mut found = found.iter();
-            found.any(|(bias, _, image)| same(module, *bias, image))
-        };
+        // A program may have thousands of modules, so none is searched for one by one.
+        let key = |bias: u64, image: &Arc<Image>| (bias, Arc::as_ptr(image));
+        let key_of = |module: &Module| Some(key(module.bias, module.image.as_ref()?));
+        let here: HashSet<_> = found
+            .iter()
+            .map(|(bias, _, image)| key(*bias, image))
+            .collect();
         let (stay, gone): (Vec<_>, Vec<_>) = std::mem::take(&mut self.modules)
             .into_iter()
-            .partition(|module| is_found(module));
+            .partition(|module| key_of(module).is_some_and(|key| here.contains(&key)));
+        let known: HashSet<_> = stay.iter().filter_map(|module| key_of(module)).collect();
         self.modules = stay;
         for module in gone {
             self.breakpoints.forget(&module.range);
@@ -174,7 +205,7 @@ impl Space {
             result.changed = true;
         }
         for (bias, range, image) in found {
-            if self.modules.iter().any(|module| same(module, bias, &image)) {
+            if known.contains(&key(bias, &image)) {
                 continue;
             }
             self.unwinder.add_module(&image, bias);
@@ -237,10 +268,19 @@ impl Space {
     pub fn is_shared(&mut self, address: u64, now: Duration) -> bool {
         let fresh = |(at, _): &(Duration, Vec<Mapping>)| now < *at + MAPS_FRESH_FOR;
         if !self.shared.as_ref().is_some_and(fresh) {
-            self.shared = Some((now, maps::shared(self.pid)));
+            self.shared = Some((now, sharing::shared(self.pid)));
         }
         let mut shared = self.shared.iter().flat_map(|(_, maps)| maps);
         shared.any(|map| map.contains(address))
+    }
+
+    /// Whether the program is written in Go, or contains its runtime.
+    fn is_go(&self) -> bool {
+        let mut images = self
+            .modules
+            .iter()
+            .filter_map(|module| module.image.as_ref());
+        images.any(|image| image.is_go())
     }
 
     /// What is at an address. `stack_of` tells whose stack a mapping is.
@@ -254,7 +294,7 @@ impl Space {
         let Some(map) = maps.into_iter().find(|m| m.contains(address.0)) else {
             return Region::Unknown;
         };
-        if map.name == b"[heap]" {
+        if map.name == b"[heap]" || (self.is_go() && is_go_heap(&map)) {
             return Region::Heap;
         }
         if !map.shared
@@ -273,6 +313,13 @@ impl Space {
     }
 }
 
+/// Whether a mapping of a Go program is part of its heap. Go asks for it at low addresses, far
+/// below those that the system chooses. The stacks of goroutines are in it, and those of most
+/// threads, so that it says nothing whose stack is there.
+fn is_go_heap(map: &Mapping) -> bool {
+    map.start < CHOSEN_BY_SYSTEM && !map.shared && map.file_id.1 == 0 && map.name != b"[stack]"
+}
+
 fn name_of(map: &Mapping) -> String {
     String::from_utf8_lossy(&map.name).into_owned()
 }
@@ -282,6 +329,35 @@ fn module_range(image: &Image, bias: u64) -> Range<u64> {
     let low = segments.clone().map(|s| s.svma.0).min();
     let high = segments.map(|s| s.svma.0.saturating_add(s.mem_size)).max();
     low.unwrap_or(0).wrapping_add(bias)..high.unwrap_or(0).wrapping_add(bias)
+}
+
+/// What is mapped in a process, for whoever replays it.
+pub fn mappings(pid: Tid) -> Vec<redhanded_target::Mapping> {
+    let mapping = |map: Mapping| redhanded_target::Mapping {
+        range: map.start..map.end,
+        writable: map.writable,
+        executable: map.executable,
+        holds: holds(&map),
+    };
+    sys::mappings(pid).into_iter().map(mapping).collect()
+}
+
+fn holds(map: &Mapping) -> Holds {
+    // Shared memory without a name is a file of this folder too.
+    let is_device = map.name.starts_with(b"/dev/")
+        && !map.name.starts_with(b"/dev/shm/")
+        && !map.name.starts_with(b"/dev/zero");
+    if map.name.starts_with(b"[vvar") {
+        Holds::Clock
+    } else if is_device || map.name == b"[vsyscall]" {
+        Holds::Unknown
+    } else if !map.readable && !map.writable && !map.executable {
+        Holds::Nothing
+    } else if map.name == b"[stack]" {
+        Holds::Stack
+    } else {
+        Holds::Bytes
+    }
 }
 
 /// Opens a process's memory.

@@ -68,6 +68,13 @@ pub fn is_stopped(pid: Tid) -> bool {
     status_field(pid, "State:").is_some_and(|state| state.starts_with(['T', 't']))
 }
 
+/// Whether a thread runs, or would if it had a processor. Only such a thread can have a trap
+/// on its way that shows nowhere yet: the kernel makes the signal of a perf event pending when
+/// the thread next returns to its program.
+pub fn wants_to_run(tid: Tid) -> bool {
+    status_field(tid, "State:").is_some_and(|state| state.starts_with('R'))
+}
+
 /// Whether a process has ended and its parent has not waited for it.
 pub fn has_ended(pid: Tid) -> bool {
     status_field(pid, "State:").is_some_and(|state| state.starts_with('Z'))

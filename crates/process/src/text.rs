@@ -1,9 +1,9 @@
 //! The breakpoint bytes in a process's text. Each one is remembered, and restored only
 //! if it is still there.
 
-use super::guard::{self, Entry};
+use super::guard::{Entrusted, Entry};
 use redhanded_model::{Avma, Loss};
-use redhanded_sys::{Ledger, Tid};
+use redhanded_sys::Tid;
 use redhanded_target::Armed;
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::fs::File;
@@ -17,10 +17,8 @@ pub const PAGE: u64 = 4096;
 
 /// Breakpoints in one address space.
 pub struct Breakpoints {
-    /// A process that runs in the space.
-    pid: Tid,
     /// Where each byte is noted before it is written.
-    ledger: Option<Ledger>,
+    entrusted: Option<Entrusted>,
     /// The original byte of every breakpoint that was ever set: a thread may have
     /// executed one before it was removed.
     originals: HashMap<u64, u8>,
@@ -35,11 +33,10 @@ pub struct Breakpoints {
 const FORK_TAKES: Duration = Duration::from_secs(10);
 
 impl Breakpoints {
-    /// None yet, in the space of process `pid`.
-    pub fn new(pid: Tid, ledger: Option<Ledger>) -> Self {
+    /// None yet.
+    pub fn new(entrusted: Option<Entrusted>) -> Self {
         Self {
-            pid,
-            ledger,
+            entrusted,
             originals: HashMap::new(),
             standing: BTreeSet::new(),
             removed: VecDeque::new(),
@@ -47,12 +44,20 @@ impl Breakpoints {
     }
 
     fn note(&self, entry: Entry) -> bool {
-        self.ledger
-            .is_none_or(|ledger| guard::note(ledger, self.pid, entry))
+        let entrusted = self.entrusted.as_ref();
+        entrusted.is_none_or(|entrusted| entrusted.note(entry))
+    }
+
+    /// Notes that process `pid` runs in the space, because the one that did is gone.
+    pub fn run_by(&self, pid: Tid) {
+        self.note(Entry::RunBy(pid));
     }
 
     /// Writes breakpoints where the text is as expected. Tells what came of each.
     pub fn set(&mut self, memory: &File, sites: &[(Avma, u8)]) -> Vec<Armed> {
+        if let Some(entrusted) = &mut self.entrusted {
+            entrusted.give_memory(memory);
+        }
         let mut done = vec![Armed::CodeGone; sites.len()];
         let mut order: Vec<usize> = (0..sites.len()).collect();
         order.sort_by_key(|index| sites[*index].0);
@@ -170,13 +175,6 @@ impl Breakpoints {
         self.originals.contains_key(&address) && !self.standing.contains(&address)
     }
 
-    /// Forgets all breakpoints, because the space is gone.
-    pub fn forget_all(&mut self) {
-        self.note(Entry::AllGone);
-        self.standing.clear();
-        self.originals.clear();
-    }
-
     /// Puts the original bytes into a copy of memory.
     pub fn hide(&self, address: u64, buffer: &mut [u8]) {
         if self.standing.is_empty() {
@@ -226,7 +224,7 @@ mod tests {
         let at = std::hint::black_box(&raw mut text) as u64;
         let own = std::process::id().cast_signed();
         let memory = open_memory(own).unwrap();
-        let mut breakpoints = Breakpoints::new(own, None);
+        let mut breakpoints = Breakpoints::new(None);
         // The first page of memory is never mapped.
         let sites = [(at, 0x90), (at + 1, 0x56), (at + 2, INT3), (8, 0x90)];
         let sites = sites.map(|(address, byte)| (Avma(address), byte));

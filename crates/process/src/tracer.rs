@@ -3,16 +3,18 @@
 //! A traced program depends on its tracer, so the tracer does as little as possible,
 //! and each of the two processes looks after what the other leaves behind. If the front
 //! is killed, the tracer lets the program go in the ordinary way. If the tracer is
-//! killed, the front restores the breakpoint bytes. When tracing is over the tracer
+//! killed, the front restores the breakpoint bytes; if it hangs, it is killed. When tracing is over the tracer
 //! ends, because only that frees threads without waking them.
 
-use super::{Process, guard, orphans, tasks};
+use super::guard::{self, Guard, Lifelines};
+use super::vigil::{self, Looker, Vigil};
+use super::{Process, orphans, tasks};
 use crate::events::ending;
-use redhanded_sys::{self as sys, Change, Ledger, SignalSet, Tid};
+use redhanded_sys::{self as sys, Change, Ledger, Tid};
 use redhanded_target::{Control, Ending, FRONT_DIED, Signals};
 use std::collections::HashMap;
-use std::io::{self, Read, Write};
-use std::os::fd::{AsRawFd, RawFd};
+use std::io::{self, Read};
+use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -24,11 +26,17 @@ use std::time::Duration;
 pub(super) const NICE: i32 = -15;
 
 /// Flag of the ledger: the front has seen enough.
-const ENOUGH: u64 = 1;
+pub(super) const ENOUGH: u64 = 1;
 /// Flag of the ledger: the program is being left stopped at a race.
 pub(super) const FROZEN: u64 = 2;
 /// Flag of the ledger: it was rewritten, which did not make enough room.
 pub(super) const FULL: u64 = 4;
+/// Flag of the ledger: the tracer was asked to end.
+pub(super) const ENDING: u64 = 8;
+/// Flag of the ledger: the tracer hung, and was ended for it.
+pub(super) const HUNG: u64 = 16;
+/// Flag of the ledger: the program need not be run again.
+const LAST_RUN: u64 = 32;
 
 /// Which of the two processes this one is.
 pub enum Role {
@@ -57,9 +65,10 @@ pub fn split(signals: Arc<Signals>, guarded: Guarded) -> io::Result<(Role, UnixS
     let second = match guarded {
         Guarded::Processes => {
             let (watched_too, second) = UnixStream::pair()?;
+            let parent = std::process::id();
             let Some(rescuer) = sys::fork()? else {
                 drop((front, tracer, watched, lifeline, second));
-                orphans::watch_over(watched_too, ledger);
+                orphans::watch_over(watched_too, ledger, parent);
                 std::process::exit(0);
             };
             Some((second, rescuer))
@@ -70,7 +79,16 @@ pub fn split(signals: Arc<Signals>, guarded: Guarded) -> io::Result<(Role, UnixS
     let parent = std::process::id();
     if let Some(pid) = sys::fork()? {
         drop((tracer, lifeline, second));
-        let guard = move || watch_over(watched, ledger, guarded);
+        let not_ours = front.as_raw_fd();
+        let guard = move || match guarded {
+            Guarded::Processes => {
+                // The memories that the tracer sends are no files of the front, which may
+                // have few.
+                let _ = sys::unshare_files(&[not_ours]);
+                watch_over(Guard::new(watched, ledger))
+            }
+            Guarded::Other(rescue) => usize::from(!hears_farewell(watched) && rescue()),
+        };
         let guard = std::thread::Builder::new().spawn(guard)?;
         let front_role = Front {
             tracer: pid,
@@ -80,6 +98,7 @@ pub fn split(signals: Arc<Signals>, guarded: Guarded) -> io::Result<(Role, UnixS
             signals,
             endings: HashMap::new(),
             mirrors: None,
+            passed_on: Vec::new(),
         };
         return Ok((Role::Front(front_role), front));
     }
@@ -94,46 +113,49 @@ pub fn split(signals: Arc<Signals>, guarded: Guarded) -> io::Result<(Role, UnixS
     sys::raise_priority(NICE);
     // Ctrl-Z stops the program and the front, and `fg` continues both. The tracer must
     // not stop with them.
-    let kept = SignalSet::block(&[libc::SIGTSTP, libc::SIGTTIN, libc::SIGTTOU]);
+    sys::ignore_terminal_stops();
+    vigil::begin(ledger);
+    let sockets = std::iter::once(lifeline).chain(second).collect();
     let side = Tracer {
-        ledger,
-        lifelines: std::iter::once(lifeline).chain(second).collect(),
+        lifelines: Arc::new(Lifelines::new(ledger, sockets)),
         ready: mpsc::channel(),
-        _signals: kept,
     };
     Ok((Role::Tracer(Box::new(side)), tracer))
 }
 
-/// Waits for the tracer to end. If it does not say goodbye, restores what it has left.
-/// Returns in how many processes or machines.
-fn watch_over(mut lifeline: UnixStream, ledger: Ledger, guarded: Guarded) -> usize {
-    match (lifeline.read(&mut [0]), guarded) {
-        (Ok(1), _) => 0,
-        (_, Guarded::Processes) => guard::restore_all(ledger),
-        (_, Guarded::Other(rescue)) => usize::from(rescue()),
+/// Waits for the tracer to end, and sees to it that it does if it hangs. If it does not
+/// say goodbye, restores what it has left. Returns in how many processes.
+fn watch_over(mut guard: Guard) -> usize {
+    let ledger = guard.ledger();
+    let is_hurried = || ledger.flags().load(Ordering::Relaxed) & ENDING != 0;
+    if guard.watch_over(Vigil::new(ledger, Looker::First), is_hurried) {
+        return 0;
     }
+    guard.restore_all(&guard::noted(ledger))
+}
+
+/// Waits for the tracer to end. Returns whether it said goodbye.
+fn hears_farewell(mut lifeline: UnixStream) -> bool {
+    matches!(lifeline.read(&mut [0]), Ok(1))
 }
 
 /// The tracing process.
 pub struct Tracer {
-    ledger: Ledger,
-    /// Closed by the kernel when the tracing thread dies, before its tracees are freed.
-    lifelines: Vec<UnixStream>,
+    lifelines: Arc<Lifelines>,
     /// Each other thread reports here once it has closed these files.
     ready: (Sender<()>, Receiver<()>),
-    _signals: SignalSet,
 }
 
 impl Tracer {
-    pub(super) fn ledger(&self) -> Ledger {
-        self.ledger
+    pub(super) fn lifelines(&self) -> Arc<Lifelines> {
+        Arc::clone(&self.lifelines)
     }
 
     /// What each other thread of the tracer must do first. A file that it keeps open
     /// would outlive the tracing thread, and a perf event that outlives its tracer
     /// kills.
     pub fn for_threads(&self) -> impl Fn() + Clone + Send + Sync + 'static {
-        let lifelines: Vec<RawFd> = self.lifelines.iter().map(AsRawFd::as_raw_fd).collect();
+        let lifelines = self.lifelines.descriptors();
         let ready = self.ready.0.clone();
         move || {
             let _ = sys::unshare_files(&lifelines);
@@ -142,7 +164,9 @@ impl Tracer {
     }
 
     /// Starts a thread that takes each stop from the kernel at once. It costs another
-    /// wake-up for each, which pays only if stops are few.
+    /// wake-up for each, which pays only if stops are few. It is wrong where there are
+    /// breakpoints: if the tracer is killed, a thread whose stop was taken and not handled
+    /// goes on in the middle of an instruction.
     ///
     /// # Errors
     /// If there is no room for another thread.
@@ -167,16 +191,20 @@ impl Tracer {
     }
 
     /// Says that everything was restored.
-    pub fn farewell(mut self) {
-        for lifeline in &mut self.lifelines {
-            let _ = lifeline.write_all(&[1]);
-        }
+    pub fn farewell(self) {
+        self.lifelines.farewell();
     }
 
     /// Whether the front has seen enough.
     #[must_use]
     pub fn is_enough(&self) -> bool {
-        self.ledger.flags().load(Ordering::Relaxed) & ENOUGH != 0
+        self.lifelines.ledger().flags().load(Ordering::Relaxed) & ENOUGH != 0
+    }
+
+    /// Whether the front wants no run after this one.
+    #[must_use]
+    pub fn is_last_run(&self) -> bool {
+        self.lifelines.ledger().flags().load(Ordering::Relaxed) & LAST_RUN != 0
     }
 }
 
@@ -194,7 +222,7 @@ impl Process {
     /// Continues the front, which stopped with the program or will when it hears of the
     /// stop.
     pub(super) fn wake_front(&mut self) {
-        let Some(at) = self.continued.filter(|_| self.ledger.is_some()) else {
+        let Some(at) = self.continued.filter(|_| self.lifelines.is_some()) else {
             return;
         };
         if self.now() > at + FRONT_WAKES_WITHIN {
@@ -220,6 +248,8 @@ pub struct Front {
     endings: HashMap<Tid, Ending>,
     /// The program whose stops we mirror.
     mirrors: Option<Tid>,
+    /// Signals that were passed on to the tracer.
+    passed_on: Vec<i32>,
 }
 
 impl Front {
@@ -234,6 +264,11 @@ impl Front {
         self.ledger.flags().fetch_or(ENOUGH, Ordering::Relaxed);
     }
 
+    /// Tells the tracer to let the program run to its end, and not to start it again.
+    pub fn last_run(&self) {
+        self.ledger.flags().fetch_or(LAST_RUN, Ordering::Relaxed);
+    }
+
     /// In how many processes breakpoints were restored because the tracer died.
     pub fn rescued(&mut self) -> usize {
         self.guard
@@ -244,12 +279,28 @@ impl Front {
     /// Handles signals and children. To be called several times a second.
     pub fn tend(&mut self) {
         while let Some(taken) = self.signals.wait(Duration::ZERO) {
+            if taken.signal == libc::SIGCHLD {
+                continue;
+            }
+            self.ledger.flags().fetch_or(ENDING, Ordering::Relaxed);
             // The terminal has signalled the tracer as well.
-            if taken.signal != libc::SIGCHLD && taken.by_process {
+            if taken.by_process {
                 let _ = sys::kill(self.tracer, taken.signal);
+                self.passed_on.push(taken.signal);
             }
         }
         self.reap();
+    }
+
+    /// Whether the tracer hung, and was ended for it.
+    #[must_use]
+    pub fn tracer_hung(&self) -> bool {
+        self.ledger.flags().load(Ordering::Acquire) & HUNG != 0
+    }
+
+    /// The signals that were passed on to a tracer which ended without answering them.
+    pub fn take_unanswered(&mut self) -> Vec<i32> {
+        std::mem::take(&mut self.passed_on)
     }
 
     fn reap(&mut self) {
@@ -305,14 +356,22 @@ impl Front {
             if let Some(taken) = self.signals.wait(left.min(Duration::from_secs(1)))
                 && taken.signal != libc::SIGCHLD
             {
+                self.ledger.flags().fetch_or(ENDING, Ordering::Relaxed);
                 if taken.by_process {
                     let _ = sys::kill(pid, taken.signal);
+                    self.passed_on.push(taken.signal);
                 }
                 if self.is_frozen() {
                     let _ = sys::kill(pid, libc::SIGCONT);
                 }
             }
         }
+    }
+
+    /// Forgets the signals that have come. All that is left is to write the report, and
+    /// who asks for the end now has it.
+    pub fn forget_signals(&self) {
+        while self.signals.wait(Duration::ZERO).is_some() {}
     }
 
     /// Kills program `pid`.

@@ -15,7 +15,7 @@
 
 use super::{on_file, unsupported};
 use crate::ProvisionError;
-use redhanded_sys::effective_user;
+use redhanded_sys::{Exchangeable, exchangeable, make_own_folder, user_cache};
 use std::env;
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
@@ -23,50 +23,71 @@ use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
 const FETCHING: &str = ".fetching-";
+/// The mode of folders: writable by us only, whatever the umask is.
+const MODE: u32 = 0o755;
 
 /// The folder in which packages are kept: `REDHANDED_KERNELS` if that is set.
 ///
 /// # Errors
 /// When neither that nor a home folder is set.
 pub fn cache_folder() -> Result<PathBuf, ProvisionError> {
-    let set = |name| env::var_os(name).filter(|value| !value.is_empty());
-    if let Some(folder) = set("REDHANDED_KERNELS") {
+    let set = env::var_os("REDHANDED_KERNELS").filter(|value| !value.is_empty());
+    if let Some(folder) = set {
         return Ok(folder.into());
     }
-    let caches = set("XDG_CACHE_HOME").map(PathBuf::from);
-    let caches = caches.filter(|path| path.is_absolute());
-    let caches = caches.or_else(|| Some(PathBuf::from(set("HOME")?).join(".cache")));
-    let caches = caches.ok_or_else(|| {
+    user_cache("kernels").ok_or_else(|| {
         unsupported("no home folder to keep packages in: set REDHANDED_KERNELS to a folder")
-    })?;
-    Ok(caches.join("redhanded/kernels"))
+    })
 }
 
 /// Refuses a folder that another user could change: programs from it are run.
 ///
 /// # Errors
-/// When it belongs to neither us nor root, or others may write to it.
+/// When it or a folder above it belongs to neither us nor root, or others may write to it.
 pub fn check_owner(folder: &Path) -> Result<(), ProvisionError> {
-    let metadata = fs::metadata(folder).map_err(on_file("find", folder))?;
-    let folder = folder.display();
-    if metadata.uid() != 0 && metadata.uid() != effective_user() {
-        return Err(unsupported(format!(
-            "{folder} belongs to another user: set REDHANDED_KERNELS to a folder of your own"
-        )));
+    let folder = folder.canonicalize().map_err(on_file("find", folder))?;
+    let metadata = fs::metadata(&folder).map_err(on_file("find", &folder))?;
+    match exchangeable(&folder).map_err(on_file("find", &folder))? {
+        Some(exchangeable) => Err(refused(&exchangeable)),
+        // Its group, too.
+        None if metadata.mode() & 0o022 != 0 => Err(refused(&Exchangeable::Writable(folder))),
+        None => Ok(()),
     }
-    if metadata.mode() & 0o022 != 0 {
-        return Err(unsupported(format!(
-            "other users may write to {folder}: run `chmod go-w {folder}`, or set \
-             REDHANDED_KERNELS to another folder"
-        )));
-    }
-    Ok(())
+}
+
+fn refused(exchangeable: &Exchangeable) -> ProvisionError {
+    unsupported(match exchangeable {
+        Exchangeable::Owned(_) => {
+            format!("{exchangeable}: set REDHANDED_KERNELS to a folder of your own")
+        }
+        Exchangeable::Writable(part) => format!(
+            "{exchangeable}: run `chmod go-w {}`, or set REDHANDED_KERNELS to another folder",
+            part.display()
+        ),
+    })
+}
+
+/// The cache folder, made if need be, if nobody else can change it: what is kept there is
+/// believed, and what is old there is removed.
+///
+/// # Errors
+/// When it cannot be made, or another user could change it.
+pub fn own_cache_folder() -> Result<PathBuf, ProvisionError> {
+    make_own(&cache_folder()?)
+}
+
+/// Makes it, and gives its path from the root and without links.
+fn make_own(folder: &Path) -> Result<PathBuf, ProvisionError> {
+    let made = make_own_folder(folder, MODE).map_err(on_file("create", folder))?;
+    let folder = made.map_err(|exchangeable| refused(&exchangeable))?;
+    check_owner(&folder)?;
+    Ok(folder)
 }
 
 /// Creates a folder and those above it, writable by us only whatever the umask is.
 pub fn make_folder(folder: &Path) -> Result<(), ProvisionError> {
     let mut builder = DirBuilder::new();
-    let made = builder.recursive(true).mode(0o755).create(folder);
+    let made = builder.recursive(true).mode(MODE).create(folder);
     made.map_err(on_file("create", folder))
 }
 
@@ -74,16 +95,22 @@ pub fn make_folder(folder: &Path) -> Result<(), ProvisionError> {
 pub struct Cache {
     /// Where it is, from the root and without links.
     pub folder: PathBuf,
-    _lock: File,
+    lock: File,
+}
+
+impl Drop for Cache {
+    fn drop(&mut self) {
+        // Closing the file is not enough: a program that another thread is just starting has
+        // the lock too, until it runs.
+        drop(self.lock.unlock());
+    }
 }
 
 impl Cache {
     /// Creates the folder if need be, waits for its lock, and removes what
     /// interrupted runs have left behind.
     pub fn lock(folder: &Path, say: &mut dyn FnMut(&str)) -> Result<Self, ProvisionError> {
-        make_folder(folder)?;
-        let folder = folder.canonicalize().map_err(on_file("find", folder))?;
-        check_owner(&folder)?;
+        let folder = make_own(folder)?;
         let path = folder.join(".lock");
         let lock = open_lock(&path).map_err(on_file("open", &path))?;
         if lock.try_lock().is_err() {
@@ -92,10 +119,7 @@ impl Cache {
             lock.lock().map_err(on_file("lock", &path))?;
         }
         remove_leftovers(&folder);
-        Ok(Self {
-            folder,
-            _lock: lock,
-        })
+        Ok(Self { folder, lock })
     }
 
     /// A folder to fetch into.
@@ -136,6 +160,7 @@ fn open_lock(path: &Path) -> std::io::Result<File> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use redhanded_sys::effective_user;
 
     #[test]
     fn a_folder_that_others_may_write_to_is_refused() {
@@ -155,6 +180,11 @@ mod tests {
             fs::set_permissions(folder, Permissions::from_mode(0o755)).unwrap();
             std::os::unix::fs::chown(folder, Some(12345), None).unwrap();
             let error = check_owner(folder).unwrap_err().to_string();
+            assert!(error.contains("another user"), "{error}");
+            // Its owner could exchange what is in it, whoever that belongs to.
+            let below = folder.join("below");
+            fs::create_dir(&below).unwrap();
+            let error = check_owner(&below).unwrap_err().to_string();
             assert!(error.contains("another user"), "{error}");
         }
     }
@@ -183,6 +213,8 @@ mod tests {
         fs::write(stage.join("half"), "").unwrap();
         tidy(folder);
         assert!(stage.exists(), "the lock is held");
+        // What a program has that is just being started.
+        let _inherited = cache.lock.try_clone().unwrap();
         drop(cache);
         tidy(folder);
         assert!(!stage.exists());

@@ -284,7 +284,7 @@ mod tests {
             stdout: Box::new(out.clone()),
             stderr: Box::new(err.clone()),
         });
-        let limit = Duration::from_secs(10);
+        let limit = Duration::from_secs(60);
         assert_eq!(listeners.state(), VmState::Booting);
         reports.write_all(b"ready\n").unwrap();
         let state = listeners.wait_beyond(&VmState::Booting, limit);
@@ -314,7 +314,7 @@ mod tests {
 
     #[test]
     fn an_end_without_a_report_is_not_taken_for_a_panic() {
-        let limit = Duration::from_secs(10);
+        let limit = Duration::from_secs(60);
         for (said, state) in [
             ("[ 2.0] Booted\n", VmState::Gone),
             (

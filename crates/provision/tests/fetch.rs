@@ -2,7 +2,8 @@
 //! as old as a test wants them.
 
 use redhanded_provision::{Archive, Provision, Wanted, find, provide};
-use std::fs;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
 use tempfile::TempDir;
@@ -185,7 +186,8 @@ impl World {
         command
             .args(["--ignored", "--exact", "provider", "--nocapture"])
             .env("APT_CONFIG", self.path("apt.conf"))
-            .env(CACHE, self.path("cache"));
+            .env(CACHE, self.path("cache"))
+            .env("PATH", self.search_path());
         if let Some(number) = dies_at {
             command.env(DIES_AT, number.to_string());
         }
@@ -194,6 +196,12 @@ impl World {
             said: String::from_utf8([output.stdout, output.stderr].concat()).unwrap(),
             status: output.status,
         }
+    }
+
+    /// Where programs are searched: those of the test first.
+    fn search_path(&self) -> String {
+        let path = std::env::var("PATH").unwrap_or_default();
+        format!("{}:{path}", self.path("bin").display())
     }
 
     /// Provides, and checks that the cache has this kernel in whole and not a file
@@ -245,6 +253,32 @@ fn output(command: &mut Command) -> String {
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{command:?}: {said}");
     String::from_utf8(output.stdout).unwrap()
+}
+
+/// apt warns if it downloads as root because its own user cannot reach the folder.
+#[test]
+fn root_downloads_as_the_user_that_apt_has_for_it() {
+    let users = fs::read_to_string("/etc/passwd").unwrap();
+    if redhanded_sys::effective_user() != 0 || !users.contains("\n_apt:") {
+        eprintln!("skipped: only root downloads as another user, and only where apt has one");
+        return;
+    }
+    let world = World::new();
+    // Its user can get through to the archive and to the cache.
+    fs::set_permissions(world.path(""), Permissions::from_mode(0o755)).unwrap();
+    world.kernel("54", "6.1.180-1", Some("6.1.180-1"));
+    world.update_lists();
+    let (warnings, wrapper) = (world.path("warnings"), world.path("bin/apt-get"));
+    fs::create_dir(world.path("bin")).unwrap();
+    let script = format!(
+        "#!/bin/sh\n/usr/bin/apt-get \"$@\" 2>> {}\n",
+        warnings.display()
+    );
+    fs::write(&wrapper, script).unwrap();
+    fs::set_permissions(&wrapper, Permissions::from_mode(0o755)).unwrap();
+    world.expect("54", "6.1.180-1");
+    let warned = fs::read_to_string(warnings).unwrap();
+    assert!(!warned.contains("unsandboxed"), "{warned}");
 }
 
 #[test]

@@ -2,10 +2,14 @@
 
 use crate::format::Writer;
 use redhanded_model::Report;
-use redhanded_sys::{Draft, Folder, effective_user, folder_of, link_target, reopen};
+use redhanded_sys::{
+    Draft, Folder, effective_user, folder_of, link_target, open_for_reader, open_without_reader,
+    remedy, reopen, write_stderr, write_unless_told_to_end,
+};
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, ErrorKind, Write};
-use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
+use std::os::fd::AsFd;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 
 /// Why a report could not be written.
@@ -19,7 +23,7 @@ pub enum WriteError {
     )]
     Stdout,
     /// Writing failed.
-    #[error("cannot write the report to {}: {source}", .path.display())]
+    #[error("cannot write the report to {}: {source}{}", .path.display(), remedy(.source))]
     Write {
         /// The file, as it was named.
         path: PathBuf,
@@ -62,13 +66,57 @@ pub fn check(path: &Path) -> Result<(), WriteError> {
     })
 }
 
+/// Opens a pipe or a device for writing while a program runs, or makes a file, which must not
+/// exist. Nobody waits for the reader of a pipe, neither here nor when it is written to.
+///
+/// # Errors
+/// When that cannot be, or `path` leads to another user's link.
+pub fn open_stream(path: &Path) -> io::Result<File> {
+    let is_stream = |about: &fs::Metadata| {
+        let kind = about.file_type();
+        kind.is_fifo() || kind.is_char_device()
+    };
+    match destination(path)? {
+        Destination::Stderr => Ok(io::stderr().as_fd().try_clone_to_owned()?.into()),
+        Destination::Stream(path) => open_without_reader(&|options| options.open(&path)),
+        Destination::Pipe(pipe) => {
+            if !is_stream(&pipe.metadata()?) {
+                return Err(io::Error::other("it is neither a pipe nor a terminal"));
+            }
+            open_without_reader(&|options| reopen(&pipe, options))
+        }
+        Destination::File(_, _, Some(_)) => Err(ErrorKind::AlreadyExists.into()),
+        Destination::File(folder, path, None) => {
+            folder.create_new(path.file_name().unwrap_or_default(), 0o666)
+        }
+    }
+}
+
 fn write(path: &Path, text: &[u8]) -> Result<(), WriteError> {
     reached(path, || match destination(path)? {
-        Destination::Stderr => io::stderr().lock().write_all(text),
-        Destination::Stream(path) => append().open(path)?.write_all(text),
-        Destination::Pipe(pipe) => reopen(&pipe, &append())?.write_all(text),
+        Destination::Stderr => write_stderr(text),
+        Destination::Stream(path) => {
+            write_to_reader(&fs::metadata(&path)?, &|options| options.open(&path), text)
+        }
+        Destination::Pipe(pipe) => {
+            write_to_reader(&pipe.metadata()?, &|options| reopen(&pipe, options), text)
+        }
         Destination::File(folder, path, old) => replace(&folder, &path, old.as_ref(), text),
     })
+}
+
+/// Writes to what `open` opens, for whose reader nobody waits who is told to end.
+fn write_to_reader(
+    about: &fs::Metadata,
+    open: &dyn Fn(&OpenOptions) -> io::Result<File>,
+    text: &[u8],
+) -> io::Result<()> {
+    let file = if about.file_type().is_fifo() {
+        open_for_reader(open)?
+    } else {
+        open(&append())?
+    };
+    write_unless_told_to_end(file.as_fd(), text)
 }
 
 /// Does something to the file `path`, which errors name.
@@ -236,6 +284,31 @@ mod tests {
         assert_eq!(fs::read(&path).unwrap(), b"two");
         assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o640);
         assert_eq!(files_in(folder.path()), ["report.json"]);
+    }
+
+    #[test]
+    fn a_stream_is_a_pipe_or_a_new_file_and_never_another_users_link() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        let made = std::process::Command::new("mkfifo")
+            .arg(at("pipe"))
+            .status();
+        assert!(made.unwrap().success());
+        open_stream(&at("pipe")).unwrap().write_all(b"one").unwrap();
+        open_stream(&at("new")).unwrap().write_all(b"one").unwrap();
+        assert_eq!(fs::read(at("new")).unwrap(), b"one");
+        let again = open_stream(&at("new")).unwrap_err();
+        assert_eq!(again.kind(), ErrorKind::AlreadyExists);
+        symlink("pipe", at("own")).unwrap();
+        open_stream(&at("own")).unwrap();
+        open_stream(Path::new("/dev/null")).unwrap();
+        open_stream(Path::new("/dev/stderr")).unwrap();
+        assert!(open_stream(folder.path()).is_err());
+        if effective_user() == 0 {
+            lchown(at("own"), Some(12345), None).unwrap();
+            let error = open_stream(&at("own")).unwrap_err().to_string();
+            assert!(error.contains("another user's symbolic link"), "{error}");
+        }
     }
 
     #[test]

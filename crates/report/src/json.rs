@@ -48,7 +48,11 @@ fn write_document(
         #[serde(flatten)]
         content: &'a T,
     }
-    let document = Document { schema, content };
+    write_value(&Document { schema, content }, out)
+}
+
+/// Writes a document so that no text in it can affect a terminal.
+pub(crate) fn write_value(document: &impl Serialize, out: &mut dyn Write) -> io::Result<()> {
     document.serialize(&mut Serializer::with_formatter(&mut *out, Safe::default()))?;
     out.write_all(b"\n")
 }

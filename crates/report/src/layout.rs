@@ -27,6 +27,10 @@ impl<'s> Line<'s> {
         }
     }
 
+    pub(crate) const fn style(&self) -> &'s Style {
+        self.style
+    }
+
     /// Adds an atom after one space.
     pub(crate) fn put(mut self, role: Role, text: &str) -> Self {
         let text = clean(text, self.style.unicode);
@@ -62,6 +66,26 @@ impl<'s> Line<'s> {
         self = self.put(role, text);
         let columns = self.atoms.last().map_or(0, |atom| atom.columns);
         self.gap = width.saturating_sub(columns) + 2;
+        self
+    }
+
+    /// Starts so many columns further right.
+    pub(crate) fn indented(mut self, columns: usize) -> Self {
+        if let Some(first) = self.atoms.first_mut() {
+            first.gap += columns;
+        }
+        self
+    }
+
+    /// How many columns it takes if it is not broken.
+    pub(crate) fn columns(&self) -> usize {
+        self.atoms.iter().map(|atom| atom.gap + atom.columns).sum()
+    }
+
+    /// Puts `other` beside it, `columns` from its start.
+    pub(crate) fn beside(mut self, columns: usize, other: Self) -> Self {
+        let gap = columns.saturating_sub(self.columns());
+        self.atoms.extend(other.indented(gap).atoms);
         self
     }
 

@@ -1,14 +1,55 @@
 //! What things are called: the raced-on object, places in code, and function
 //! names short enough for one line.
 
-use redhanded_model::{AccessReport, Frame, What};
+use redhanded_model::{AccessReport, Frame, Pointee, Race, Region, What};
 
-/// The raced-on object by name: variable and field, as far as they are known.
+/// The raced-on object by name: variable and field, as far as they are known; or type and
+/// member of what is behind a pointer.
 pub(crate) fn object(what: &What) -> Option<String> {
     let name = what.name.as_deref().unwrap_or_default();
     let field = what.field.as_deref().unwrap_or_default();
     let path = format!("{name}{field}");
-    (!path.is_empty()).then_some(path)
+    if !path.is_empty() {
+        return Some(path);
+    }
+    what.pointee.as_ref().map(pointee)
+}
+
+/// Where the object lies. A block of an allocator says more than the mapping that it is in.
+pub(crate) fn region(what: &What) -> String {
+    let placed = what.block.and_then(|block| {
+        let offset = block.offset_of(what.address)?;
+        Some((bytes(block.size), offset))
+    });
+    match (&what.region, placed) {
+        (_, Some((size, 0))) => format!("heap block of {size}"),
+        (_, Some((size, offset))) => format!("heap block of {size}, {offset} into it"),
+        (Region::Unknown, None) => "unknown region".to_owned(),
+        (region, None) => region.to_string(),
+    }
+}
+
+/// What is behind a pointer, with a word of doubt if there is any.
+pub(crate) fn pointee(pointee: &Pointee) -> String {
+    let doubt = if pointee.doubtful { "perhaps " } else { "" };
+    format!("{doubt}{}", pointee.name())
+}
+
+/// What each side takes the bytes for, if that is not the same.
+pub(crate) fn sides_differ(race: &Race) -> Option<String> {
+    let mut sides = race
+        .accesses
+        .iter()
+        .filter_map(|side| side.pointee.as_ref());
+    let (one, other) = (sides.next()?, sides.next()?);
+    race.what.sides_differ.then(|| {
+        format!(
+            "The held thread takes these bytes for {}, the caught one for {}: one of them may be \
+             outside its object, or use memory that has become another's.",
+            pointee(one),
+            pointee(other)
+        )
+    })
 }
 
 /// `1 byte`, `4 bytes`.
@@ -196,6 +237,25 @@ fn segments(name: &str) -> Vec<&str> {
     }
     parts.push(&name[start..]);
     parts
+}
+
+/// What a race is on, by name or by where it lies.
+pub fn race_object(race: &Race) -> String {
+    object(&race.what).unwrap_or_else(|| race.what.region.to_string())
+}
+
+/// A glob that matches this text and nothing else.
+#[must_use]
+pub fn literal(text: &str) -> String {
+    let mut glob = String::new();
+    for part in text.chars() {
+        match part {
+            '*' | '?' | '[' | ']' | '{' | '}' => glob.extend(['[', part, ']']),
+            '\\' => glob.push_str("\\\\"),
+            _ => glob.push(part),
+        }
+    }
+    glob
 }
 
 #[cfg(test)]

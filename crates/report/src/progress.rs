@@ -2,7 +2,7 @@
 
 use crate::numbers::{count, percent, seconds};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use std::io::{self, Write};
+use redhanded_sys::write_stderr;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -91,7 +91,7 @@ impl Progress {
         }
         if self.is_due(tally.elapsed) {
             // Whoever cannot hear it does not miss it.
-            let _ = writeln!(io::stderr(), "redhanded: {}", line(tally));
+            let _ = write_stderr(format!("redhanded: {}\n", line(tally)).as_bytes());
         }
     }
 
@@ -163,6 +163,7 @@ fn style(template: &str) -> ProgressStyle {
 mod tests {
     use super::*;
     use indicatif::TermLike;
+    use std::io;
     use std::sync::Arc;
 
     /// A terminal that remembers what it was told.

@@ -38,6 +38,8 @@ pub(crate) enum Role {
     Name,
     /// File and line.
     Place,
+    /// What an access is in its source line.
+    Accessed,
     /// Bits, fields and values that changed.
     Changed,
     /// Details for completeness.
@@ -52,6 +54,7 @@ impl Role {
             Self::Plain => return None,
             Self::Race => "1;31",
             Self::Doubt | Self::Changed => "1;33",
+            Self::Accessed => "4",
             Self::Held => "1;36",
             Self::Caught => "1;35",
             Self::Name | Self::Heading => "1",
@@ -63,14 +66,17 @@ impl Role {
 }
 
 impl Style {
-    /// How many columns to use of the terminal on standard error: all, up to a
-    /// hundred and twenty; eighty if there is no terminal.
+    /// How many columns to use on standard error: as many as `COLUMNS` says or the terminal
+    /// has, and eighty if there is neither.
     #[must_use]
     pub fn width_of_stderr() -> usize {
-        let terminal = console::Term::stderr();
-        terminal
-            .size_checked()
-            .map_or(80, |(_, columns)| usize::from(columns).min(120))
+        width(&console::Term::stderr())
+    }
+
+    /// The same for standard output.
+    #[must_use]
+    pub fn width_of_stdout() -> usize {
+        width(&console::Term::stdout())
     }
 
     /// The columns to fill. A report in fewer than forty is unreadable, so a
@@ -107,4 +113,13 @@ impl Style {
     pub(crate) const fn bar(&self) -> &'static str {
         self.choose("│", "|")
     }
+}
+
+fn width(terminal: &console::Term) -> usize {
+    let wanted = std::env::var("COLUMNS").ok();
+    let wanted = wanted.and_then(|columns| columns.parse().ok());
+    wanted.filter(|columns| *columns > 0).unwrap_or_else(|| {
+        let size = terminal.size_checked();
+        size.map_or(80, |(_, columns)| usize::from(columns))
+    })
 }

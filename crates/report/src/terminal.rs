@@ -2,22 +2,25 @@
 //! then the value, then everything else.
 
 mod crash;
+mod explain;
 mod race;
 mod sides;
 mod sites;
 mod stack;
 mod summary;
 mod value;
+mod verdict;
 
-use crate::format::Writer;
-use crate::layout::Page;
+use crate::format::{SourceLine, Writer};
+use crate::layout::{Line, Page};
+use crate::names;
 use crate::sites::SitesReport;
-use crate::style::Style;
+use crate::style::{Role, Style};
 use redhanded_model::{Race, Report};
 use std::fmt;
 use std::io::{self, Write};
-
-type SourceLine = Box<dyn Fn(&str, u32) -> Option<String> + Send + Sync>;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// Renders races, runs and sites as text.
 ///
@@ -26,6 +29,11 @@ type SourceLine = Box<dyn Fn(&str, u32) -> Option<String> + Send + Sync>;
 pub struct Terminal {
     style: Style,
     source: Option<SourceLine>,
+    explains: bool,
+    verbose: bool,
+    assembly: bool,
+    shows_benign: bool,
+    base: PathBuf,
 }
 
 impl fmt::Debug for Terminal {
@@ -40,13 +48,25 @@ impl fmt::Debug for Terminal {
 impl Writer for Terminal {
     fn write(&self, report: &Report, out: &mut dyn Write) -> io::Result<()> {
         self.put(out, |page| {
-            for (at, race) in report.races.iter().enumerate() {
-                let number = (at + 1, report.races.len());
-                race::full(self, page, race, number, report.run.windows);
+            let shown: Vec<&Race> = report
+                .races
+                .iter()
+                .filter(|race| !race.is_suppressed())
+                .collect();
+            for (at, race) in shown.iter().enumerate() {
+                let number = (at + 1, shown.len());
+                if verdict::is_brief(self, race) {
+                    race::brief(self, page, race, number);
+                } else {
+                    race::full(self, page, race, number, report.run.windows);
+                }
                 page.blank();
             }
+            if self.explains {
+                explain::set_aside(&self.style, page, report);
+            }
             if let Some(crash) = &report.run.crash {
-                crash::crash(&self.style, page, crash);
+                crash::crash(self, page, crash);
             }
             summary::summary(&self.style, page, report);
         })
@@ -56,30 +76,93 @@ impl Writer for Terminal {
 impl Terminal {
     /// Renders for a terminal of this style, without source lines.
     #[must_use]
-    pub const fn new(style: Style) -> Self {
+    pub fn new(style: Style) -> Self {
         Self {
             style,
             source: None,
+            explains: false,
+            verbose: false,
+            assembly: false,
+            shows_benign: false,
+            base: PathBuf::new(),
         }
     }
 
-    /// Shows the source text of each access as `line(file, line)` gives it;
-    /// [`SourceFiles`](crate::SourceFiles) reads it from disk.
+    /// Shows everything: whole stacks, instructions, addresses, fingerprints.
     #[must_use]
-    pub fn with_source(
-        mut self,
-        line: impl Fn(&str, u32) -> Option<String> + Send + Sync + 'static,
-    ) -> Self {
-        self.source = Some(Box::new(line));
+    pub fn verbose(mut self, verbose: bool) -> Self {
+        self.verbose = verbose;
         self
     }
 
-    /// The short form, for a race that has just been caught.
+    /// Shows the instruction of each access.
+    #[must_use]
+    pub const fn with_assembly(mut self, assembly: bool) -> Self {
+        self.assembly = assembly;
+        self
+    }
+
+    /// Shows races that are likely benign in full, too.
+    #[must_use]
+    pub const fn showing_benign(mut self, shows_benign: bool) -> Self {
+        self.shows_benign = shows_benign;
+        self
+    }
+
+    /// Names files below this folder relative to it.
+    #[must_use]
+    pub fn with_base(mut self, base: impl Into<PathBuf>) -> Self {
+        self.base = base.into();
+        self
+    }
+
+    /// `file:line`, the file relative to the base.
+    fn place(&self, file: Option<&str>, line: Option<u32>) -> Option<String> {
+        let file = file?;
+        let below = Path::new(file).strip_prefix(&self.base).ok();
+        names::place(below.and_then(Path::to_str).or(Some(file)), line)
+    }
+
+    /// Shows the source text of each access as `line(file, line)` gives it.
+    #[must_use]
+    pub fn with_source(mut self, line: SourceLine) -> Self {
+        self.source = Some(line);
+        self
+    }
+
+    /// Says why each collision has its class, and which were set aside.
+    #[must_use]
+    pub const fn explaining(mut self, explains: bool) -> Self {
+        self.explains = explains;
+        self
+    }
+
+    /// The short form, for a race that has just been caught: `after` this much time.
     ///
     /// # Errors
     /// When `out` cannot be written.
-    pub fn race(&self, out: &mut dyn Write, race: &Race, windows: u64) -> io::Result<()> {
-        self.put(out, |page| race::short(self, page, race, windows))
+    pub fn race(&self, out: &mut dyn Write, race: &Race, after: Duration) -> io::Result<()> {
+        self.put(out, |page| race::short(self, page, race, after))
+    }
+
+    /// One line for each race, with what `when` says of it.
+    ///
+    /// # Errors
+    /// When `out` cannot be written.
+    pub fn list(
+        &self,
+        out: &mut dyn Write,
+        report: &Report,
+        when: &dyn Fn(&Race) -> Option<String>,
+    ) -> io::Result<()> {
+        self.put(out, |page| {
+            let races: Vec<&Race> = report.races.iter().collect();
+            if races.is_empty() {
+                let none = "No race is there, or none that was asked for.";
+                page.put(0, 0, Line::new(&self.style).words(Role::Good, none));
+            }
+            summary::index(&self.style, page, &races, Some(when));
+        })
     }
 
     /// The sites of a file: totals and a table of functions, of `all` of them or

@@ -2,7 +2,7 @@
 
 use crate::numbers::counted;
 use crate::style::Style;
-use redhanded_model::{BitField, Values};
+use redhanded_model::{BitField, Race, Values};
 
 /// More runs of bits or bytes than this are counted instead of listed.
 const RUNS: usize = 4;
@@ -46,9 +46,26 @@ pub(crate) fn hexadecimal(bytes: &[u8]) -> Option<String> {
     number(bytes).map(|number| format!("0x{number:0digits$x}"))
 }
 
+/// The value before and after in the terms of its type, where those say more than
+/// hexadecimal. Bit-fields are told one by one.
+pub(crate) fn typed(race: &Race) -> Option<(String, String)> {
+    if !race.what.bit_fields.is_empty() {
+        return None;
+    }
+    let values = &race.values;
+    if let Some(typed) = &values.typed {
+        // Two addresses may both be of the heap.
+        let tells = typed.before != typed.after || values.before == values.after;
+        return tells.then(|| (typed.before.clone(), typed.after.clone()));
+    }
+    // Reports of earlier versions have only the type's name.
+    let type_name = race.what.type_name.as_deref();
+    in_type(&values.before, type_name).zip(in_type(&values.after, type_name))
+}
+
 /// The value in the terms of its type, where those say more than hexadecimal:
 /// `42`, `-1`, `1.5`, `true`.
-pub(crate) fn in_type(bytes: &[u8], type_name: Option<&str>) -> Option<String> {
+fn in_type(bytes: &[u8], type_name: Option<&str>) -> Option<String> {
     let number = number(bytes)?;
     let name = type_name?
         .trim_start_matches("const ")
@@ -229,6 +246,7 @@ mod tests {
         Values {
             before: before.to_vec(),
             after: after.to_vec(),
+            ..Values::default()
         }
     }
 

@@ -1,9 +1,11 @@
 //! The log as a file.
 
+use crate::Quote;
 use crate::record::{FORMAT, Header, Record};
-use redhanded_detect::Folder;
+use redhanded_detect::{Collision, Folded, Folder};
 use redhanded_model::{Counts, Crash, Report, Run, Unseen};
-use std::collections::HashMap;
+use redhanded_sys::{self as sys, folder_of, remedy};
+use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, ErrorKind, Write};
 use std::path::{Path, PathBuf};
@@ -12,6 +14,9 @@ use std::time::{Duration, Instant};
 /// How often the numbers are kept: more often tells nothing new, and would be most
 /// of the file.
 const COUNTS_EVERY: Duration = Duration::from_secs(1);
+
+/// The mode of a log, less the umask.
+const MODE: u32 = 0o666;
 
 /// Why a log cannot be written or read.
 #[derive(Debug, thiserror::Error)]
@@ -24,7 +29,7 @@ pub enum LogError {
     #[error("cannot write the log to {}: it exists, and a log is not overwritten", .0.display())]
     Exists(PathBuf),
     /// It cannot be created, or not to its end.
-    #[error("cannot write the log to {}: {source}", .path.display())]
+    #[error("cannot write the log to {}: {source}{}", .path.display(), remedy(.source))]
     Write {
         /// The file.
         path: PathBuf,
@@ -80,13 +85,16 @@ impl LogFile {
         if path == Path::new("-") {
             return Err(LogError::Stdout);
         }
-        let file = File::create_new(path).map_err(|source| match source.kind() {
+        let failed = |source: io::Error| match source.kind() {
             ErrorKind::AlreadyExists => LogError::Exists(path.to_owned()),
             _ => LogError::Write {
                 path: path.to_owned(),
                 source,
             },
-        })?;
+        };
+        let name = path.file_name().unwrap_or_default();
+        let folder = sys::Folder::open(folder_of(path)).map_err(failed)?;
+        let file = folder.create_new(name, MODE).map_err(failed)?;
         let mut log = Self {
             path: path.to_owned(),
             file,
@@ -94,7 +102,11 @@ impl LogFile {
             failed: None,
         };
         log.keep(&Record::Header(header));
-        log.finish()?;
+        if let Err(error) = log.finish() {
+            // It is no log, and the next try would be refused because of it.
+            folder.remove(name);
+            return Err(error);
+        }
         Ok(log)
     }
 
@@ -129,26 +141,37 @@ impl LogFile {
 }
 
 /// What a log tells.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct LoggedReport {
     /// The report.
     pub report: Report,
     /// The source lines that it quotes.
-    pub source: HashMap<(String, u32), String>,
+    pub quotes: Vec<Quote>,
     /// What is wrong with the log, if it ends too early.
-    pub cut_short: Option<LogError>,
+    pub cut_short: Option<String>,
 }
 
-/// Reads a log. Where it is cut short, what is there is used.
+/// Opens a log.
+///
+/// # Errors
+/// When it cannot be opened.
+pub fn open(path: &Path) -> Result<File, LogError> {
+    File::open(path).map_err(|source| LogError::Read {
+        path: path.to_owned(),
+        source,
+    })
+}
+
+/// Reads a log, which is called `path`. Where it is cut short, what is there is used.
 ///
 /// # Errors
 /// When it cannot be read, or is no log of this format.
-pub fn read(path: &Path) -> Result<LoggedReport, LogError> {
+pub fn read(file: &File, path: &Path) -> Result<LoggedReport, LogError> {
     let unreadable = |source| LogError::Read {
         path: path.to_owned(),
         source,
     };
-    let mut lines = BufReader::new(File::open(path).map_err(unreadable)?).split(b'\n');
+    let mut lines = BufReader::new(file).split(b'\n');
     let first = lines.next().transpose().map_err(unreadable)?;
     let mut told = Told {
         program: header(path, &first.unwrap_or_default())?.program,
@@ -159,11 +182,10 @@ pub fn read(path: &Path) -> Result<LoggedReport, LogError> {
     for (number, line) in (2..).zip(lines) {
         match serde_json::from_slice(&line.map_err(unreadable)?) {
             Ok(Record::Source { file, line, text }) => {
-                session.source.insert((file, line), text);
+                session.quotes.push(Quote { file, line, text });
             }
             Ok(Record::Run(run)) => {
-                let races = told.folder.into_races();
-                session.report = Report { run: *run, races };
+                session.report = report(*run, told.folder);
                 return Ok(session);
             }
             Ok(Record::Failed { message, .. }) => {
@@ -178,10 +200,7 @@ pub fn read(path: &Path) -> Result<LoggedReport, LogError> {
         }
     }
     session.report = told.so_far(&why);
-    session.cut_short = Some(LogError::CutShort {
-        path: path.to_owned(),
-        why,
-    });
+    session.cut_short = Some(why);
     Ok(session)
 }
 
@@ -204,24 +223,46 @@ fn header(path: &Path, line: &[u8]) -> Result<Header, LogError> {
     })
 }
 
+fn report(run: Run, folder: Folder) -> Report {
+    let (races, set_aside) = folder.into_races();
+    Report {
+        run,
+        races,
+        set_aside,
+    }
+}
+
 /// What was told so far, for a log without an end.
 #[derive(Default)]
 struct Told {
     program: Vec<String>,
     folder: Folder,
+    /// What became of the last finding.
+    last: Option<Folded>,
     counts: Counts,
     unseen: Vec<Unseen>,
     crash: Option<Crash>,
+    /// The collision that the next finding is about.
+    collision: Option<Box<Collision>>,
 }
 
 impl Told {
     fn take(&mut self, record: Record) {
         match record {
             Record::Finding(finding) => {
-                self.folder.fold(finding);
+                self.last = Some(match self.collision.take() {
+                    Some(collision) => self.folder.fold_instance(finding, &collision),
+                    None => self.folder.fold(finding),
+                });
             }
-            Record::Collision { windows, .. } => {
+            Record::Replayed(tally) => {
+                if let Some(folded) = self.last {
+                    self.folder.replayed(folded, tally);
+                }
+            }
+            Record::Collision { windows, collision } => {
                 self.counts.windows = self.counts.windows.max(windows);
+                self.collision = Some(collision);
             }
             Record::Counts(counts) => self.counts = counts,
             Record::Crash { crash, .. } => self.crash = Some(crash),
@@ -246,7 +287,6 @@ impl Told {
             what: "the rest of the run".to_owned(),
             why: format!("the log is cut short: {why}"),
         });
-        let races = self.folder.into_races();
-        Report { run, races }
+        report(run, self.folder)
     }
 }

@@ -4,8 +4,9 @@
 //! The tracer writes the stream to a socket ([`Teller`]) and the process in front
 //! reads it ([`Listener`]). The tracer does not put names to anything: it sends
 //! addresses and where each file is mapped, with the code in memory where that is
-//! not the file's. The front opens the files ([`Mapped`]), judges each collision,
-//! and with `--log` keeps the stream in a file ([`LogFile`]).
+//! not the file's. The front has each collision judged by the namer, which opens the
+//! files ([`Mapped`], [`serve`]), and with `--log` keeps the stream in a file
+//! ([`LogFile`]).
 //!
 //! The file has to give the same report on a machine that has neither the program
 //! nor its debug information. So the front adds to the tracer's records what it
@@ -16,11 +17,14 @@
 
 mod file;
 mod modules;
+mod namer;
 mod path;
 mod record;
+mod source;
 mod stream;
 
-pub use file::{LogError, LogFile, LoggedReport, read};
+pub use file::{LogError, LogFile, LoggedReport, open, read};
 pub use modules::{ImageFile, Mapped};
+pub use namer::{About, Answer, Asker, Fact, Lost, Question, Quote, serve};
 pub use record::{FORMAT, Finished, Header, Record};
 pub use stream::{Heard, Listener, Teller, hear_place, tell_place};

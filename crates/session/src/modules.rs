@@ -14,7 +14,7 @@ use std::sync::Arc;
 /// What is mapped as a module: a file, and the code in memory where it differs. A
 /// kernel patches itself when it starts, and the linker of a module does not know
 /// everything.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub struct ImageFile {
     /// The file.
     #[serde(with = "path")]
@@ -26,7 +26,7 @@ pub struct ImageFile {
 }
 
 /// Code in memory.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub struct Piece(
     Svma,
     #[serde(serialize_with = "to_hex", deserialize_with = "from_hex")] Vec<u8>,
@@ -69,6 +69,11 @@ impl Mapped {
         if let (Some(image), Some(kernel)) = (&module.image, kernel) {
             image.is_module_of(kernel);
         }
+        self.0.insert(module.id, Arc::new(module));
+    }
+
+    /// Takes in a module without its file: only its name and where it is are known.
+    pub fn add_unopened(&mut self, module: Module) {
         self.0.insert(module.id, Arc::new(module));
     }
 

@@ -12,6 +12,9 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+/// The time between two looks whether everything is written.
+const WRITTEN_SOON: Duration = Duration::from_millis(1);
+
 /// Tells the tracer where its target is, which is all that the front ever says.
 ///
 /// # Errors
@@ -99,9 +102,13 @@ impl Teller {
         self.tell(Record::Crash { crash, modules });
     }
 
-    /// Waits until everything is written.
-    pub fn finish(self) {
+    /// Waits until everything is written. Calls `meanwhile` again and again until then.
+    pub fn finish(self, meanwhile: impl Fn()) {
         drop(self.sender);
+        while !self.writer.is_finished() {
+            meanwhile();
+            thread::sleep(WRITTEN_SOON);
+        }
         let _ = self.writer.join();
     }
 }

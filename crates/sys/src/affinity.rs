@@ -1,9 +1,10 @@
 //! Reserves a CPU for the tracer of a machine, and keeps QEMU's main thread off it.
 
 use super::check;
+use super::socket::peer_credentials;
 use std::io;
-use std::mem::{size_of, zeroed};
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::mem::zeroed;
+use std::os::fd::BorrowedFd;
 
 /// The shortest time slice that a thread can be given, in nanoseconds.
 const SHORTEST: u64 = 100_000;
@@ -38,20 +39,21 @@ pub fn reserve_cpu(socket: BorrowedFd<'_>) -> io::Result<bool> {
     set_cpus(other, &others)?;
     set_cpus(0, &own)?;
     // It is only slower without.
-    let _ = shorten_slice(other);
+    let _ = shorten_slice(other, 0);
     Ok(true)
 }
 
 /// Makes the scheduler run a thread as soon as it has something to do, even if that
 /// interrupts others. In return it gets shorter time slices. Needs Linux 6.12;
-/// everybody may do it to their own processes.
-fn shorten_slice(thread: libc::pid_t) -> io::Result<()> {
+/// everybody may do it to their own processes. `flags` are added to those it has.
+pub(super) fn shorten_slice(thread: libc::pid_t, flags: u64) -> io::Result<()> {
     let mut attributes = scheduling(thread)?;
     // Another policy was chosen on purpose.
     if attributes.sched_policy != libc::SCHED_OTHER as u32 {
         return Ok(());
     }
     attributes.sched_runtime = SHORTEST;
+    attributes.sched_flags |= flags;
     // SAFETY: a live structure that tells its size.
     check(unsafe { libc::syscall(libc::SYS_sched_setattr, thread, &raw const attributes, 0) })
         .map(drop)
@@ -70,24 +72,7 @@ fn scheduling(thread: libc::pid_t) -> io::Result<libc::sched_attr> {
 
 /// The process that listens behind a UNIX socket.
 fn peer(socket: BorrowedFd<'_>) -> io::Result<libc::pid_t> {
-    let mut credentials = libc::ucred {
-        pid: 0,
-        uid: 0,
-        gid: 0,
-    };
-    let mut len = size_of::<libc::ucred>() as libc::socklen_t;
-    // SAFETY: a live structure, and its size.
-    let got = unsafe {
-        libc::getsockopt(
-            socket.as_raw_fd(),
-            libc::SOL_SOCKET,
-            libc::SO_PEERCRED,
-            (&raw mut credentials).cast(),
-            &raw mut len,
-        )
-    };
-    check(got.into())?;
-    match credentials.pid {
+    match peer_credentials(socket)?.pid {
         // One that we cannot see.
         0 => Err(io::ErrorKind::NotFound.into()),
         pid => Ok(pid),
@@ -129,7 +114,7 @@ mod tests {
         // SAFETY: it has no arguments.
         let own = unsafe { libc::gettid() };
         let before = scheduling(own).unwrap();
-        let done = shorten_slice(own);
+        let done = shorten_slice(own, 0);
         let after = scheduling(own).unwrap();
         if before.sched_runtime == 0 {
             // Linux before 6.12 shows none and sets none.
@@ -148,8 +133,14 @@ mod tests {
         let stream = UnixStream::connect(&path).unwrap();
         let first = std::process::id() as libc::pid_t;
         let before = cpus(first).unwrap();
-        let apart = reserve_cpu(stream.as_fd()).unwrap();
-        let (ours, its) = (cpus(0).unwrap(), cpus(first).unwrap());
+        // Tests that run one at a time run in the first thread, which is the other one here.
+        let (apart, ours, its) = std::thread::scope(|scope| {
+            let tracer = scope.spawn(|| {
+                let apart = reserve_cpu(stream.as_fd()).unwrap();
+                (apart, cpus(0).unwrap(), cpus(first).unwrap())
+            });
+            tracer.join().unwrap()
+        });
         set_cpus(first, &before).unwrap();
         let all = 0..libc::CPU_SETSIZE as usize;
         let count = |set| all.clone().filter(|number| has(set, *number)).count();

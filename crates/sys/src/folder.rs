@@ -5,17 +5,21 @@
 //! link, and everything after that is done to the descriptors, never to a path again.
 
 use nix::fcntl::{AT_FDCWD, OFlag, openat, readlinkat, renameat};
-use nix::sys::stat::Mode;
+use nix::sys::stat::{Mode, mkdirat};
 use nix::unistd::{UnlinkatFlags, unlinkat};
 use std::ffi::{OsStr, OsString};
 use std::fs::{File, OpenOptions};
 use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Component, Path, PathBuf};
 
 /// Names that are tried for a draft before somebody must be taking them on purpose.
 const TRIES: u32 = 100;
+
+/// More symbolic links than the kernel follows are a loop.
+const LINKS: usize = 40;
 
 /// A folder that was opened once.
 #[derive(Debug)]
@@ -59,6 +63,65 @@ impl Folder {
         Ok(Self(openat(AT_FDCWD, path, flags, Mode::empty())?))
     }
 
+    /// Opens a folder, and makes those that are missing on the way to it. It is reached step
+    /// by step: links that are neither ours nor root's are not followed, since whoever owns one
+    /// could have folders made anywhere.
+    ///
+    /// # Errors
+    /// If a part of the path is no folder or another user's link, or cannot be made.
+    pub fn make_all(path: &Path) -> io::Result<Self> {
+        let mut at = Self::open(Path::new("."))?;
+        let mut ahead: Vec<PathBuf> = steps(path);
+        let mut links = 0;
+        while let Some(step) = ahead.pop() {
+            let found = at.step(&step)?;
+            if !found.metadata()?.is_symlink() {
+                at = Self(found.into());
+                continue;
+            }
+            links += 1;
+            if links > LINKS {
+                return Err(nix::Error::ELOOP.into());
+            }
+            if ![0, crate::effective_user()].contains(&found.metadata()?.uid()) {
+                let step = step.display();
+                return Err(io::Error::other(format!(
+                    "{step} on the way to it is another user's symbolic link"
+                )));
+            }
+            ahead.extend(steps(Path::new(&link_target(&found)?)));
+        }
+        Ok(at)
+    }
+
+    /// The folder or link of this name, which is made if it is not there.
+    fn step(&self, name: &Path) -> io::Result<File> {
+        let flags = OFlag::O_PATH | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+        let open = || openat(&self.0, name, flags, Mode::empty());
+        let found = open().or_else(|error| {
+            if error != nix::Error::ENOENT {
+                return Err(error);
+            }
+            // Somebody else may just have made it.
+            match mkdirat(&self.0, name, Mode::from_bits_truncate(0o777)) {
+                Ok(()) | Err(nix::Error::EEXIST) => open(),
+                Err(error) => Err(error),
+            }
+        })?;
+        let found = File::from(found);
+        let about = found.metadata()?;
+        if about.is_dir() || about.is_symlink() {
+            Ok(found)
+        } else {
+            Err(io::ErrorKind::NotADirectory.into())
+        }
+    }
+
+    /// Removes a file. Nothing is followed, and what cannot be removed stays.
+    pub fn remove(&self, name: &OsStr) {
+        let _ = unlinkat(&self.0, name, UnlinkatFlags::NoRemoveDir);
+    }
+
     /// Where it is now, without links.
     ///
     /// # Errors
@@ -74,6 +137,15 @@ impl Folder {
     pub fn look(&self, name: &OsStr) -> io::Result<File> {
         let flags = OFlag::O_PATH | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
         Ok(openat(&self.0, name, flags, Mode::empty())?.into())
+    }
+
+    /// Makes a file of this name, which must not exist.
+    ///
+    /// # Errors
+    /// If it exists, or cannot be made.
+    pub fn create_new(&self, name: &OsStr, mode: u32) -> io::Result<File> {
+        let flags = OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_CLOEXEC;
+        Ok(openat(&self.0, name, flags, Mode::from_bits_truncate(mode))?.into())
     }
 
     /// A new file, which nobody else can have made.
@@ -128,6 +200,12 @@ impl Drop for Draft<'_> {
             UnlinkatFlags::NoRemoveDir,
         );
     }
+}
+
+/// The steps of a path, the first one last.
+fn steps(path: &Path) -> Vec<PathBuf> {
+    let name = |component: Component<'_>| component.as_os_str().into();
+    path.components().rev().map(name).collect()
 }
 
 /// Where a link leads that [`Folder::look`] found.
@@ -203,6 +281,48 @@ mod tests {
         assert_eq!(fs::read(at("moved/report")).unwrap(), b"");
         let old = reopen(&old, OpenOptions::new().read(true)).unwrap();
         assert_eq!(io::read_to_string(old).unwrap(), "old");
+    }
+
+    #[test]
+    fn missing_folders_are_made_below_what_is_there() {
+        let place = tempfile::tempdir().unwrap();
+        let at = |name: &str| place.path().join(name);
+        fs::create_dir(at("there")).unwrap();
+        symlink("there", at("ours")).unwrap();
+        symlink(at("ours"), at("absolute")).unwrap();
+        symlink("loop", at("loop")).unwrap();
+        fs::write(at("file"), "").unwrap();
+        for (path, made) in [
+            ("there/a/b", "there/a/b"),
+            ("ours/c/../d", "there/d"),
+            ("absolute/e/", "there/e"),
+            ("there", "there"),
+        ] {
+            let folder = Folder::make_all(&at(path)).unwrap();
+            let made = fs::canonicalize(at(made)).unwrap();
+            assert_eq!(folder.path().unwrap(), made);
+        }
+        for path in ["loop/a", "file", "file/a"] {
+            assert!(Folder::make_all(&at(path)).is_err(), "{path}");
+        }
+    }
+
+    #[test]
+    fn nothing_is_made_where_another_users_link_leads() {
+        if crate::effective_user() != 0 {
+            eprintln!("skipped: only root can make a link for somebody else");
+            return;
+        }
+        let place = tempfile::tempdir().unwrap();
+        let at = |name: &str| place.path().join(name);
+        fs::create_dir(at("ours")).unwrap();
+        symlink("ours", at("theirs")).unwrap();
+        std::os::unix::fs::lchown(at("theirs"), Some(4711), None).unwrap();
+        for path in ["theirs", "theirs/new"] {
+            let error = Folder::make_all(&at(path)).unwrap_err().to_string();
+            assert!(error.contains("another user's symbolic link"), "{error}");
+        }
+        assert_eq!(fs::read_dir(at("ours")).unwrap().count(), 0);
     }
 
     #[test]

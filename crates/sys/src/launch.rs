@@ -4,10 +4,11 @@ use super::{SignalSet, Tid, check, is_ignored};
 use std::ffi::{CString, c_int, c_long};
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
-use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, Ordering};
 
-/// Whether SIGPIPE and SIGCHLD were ignored when we were started.
+/// Whether SIGPIPE, SIGXFSZ and SIGCHLD were ignored when we were started.
 static PIPE_IGNORED: AtomicBool = AtomicBool::new(false);
+static FILE_SIZE_IGNORED: AtomicBool = AtomicBool::new(false);
 static CHILD_IGNORED: AtomicBool = AtomicBool::new(false);
 
 /// Our nice value when we were started.
@@ -16,7 +17,15 @@ static NICENESS: AtomicI32 = AtomicI32::new(0);
 /// Our timer slack when we were started, in nanoseconds. Real-time threads have none.
 static TIMER_SLACK: AtomicI32 = AtomicI32::new(0);
 
-/// Saves these before Rust's runtime starts, which changes SIGPIPE. Resets SIGCHLD,
+/// Which standard streams were closed when we were started, a bit for each.
+static CLOSED_STREAMS: AtomicU8 = AtomicU8::new(0);
+
+/// The standard streams: in, out and error.
+const STREAMS: std::ops::RangeInclusive<RawFd> = libc::STDIN_FILENO..=libc::STDERR_FILENO;
+
+/// Saves these before Rust's runtime starts, which changes SIGPIPE and opens /dev/null in
+/// place of closed streams. Ignores SIGXFSZ, so
+/// that a file that may not grow gives an error and does not kill us. Resets SIGCHLD,
 /// because the endings of ignored children are not reported.
 // SAFETY: the loader calls what this section holds, as it calls constructors.
 #[used]
@@ -29,10 +38,19 @@ static AT_START: extern "C" fn() = {
         // SAFETY: takes numbers only.
         let slack = unsafe { libc::prctl(libc::PR_GET_TIMERSLACK, 0, 0, 0, 0) };
         TIMER_SLACK.store(slack, Ordering::Relaxed);
+        for stream in STREAMS {
+            // SAFETY: takes numbers only.
+            if unsafe { libc::fcntl(stream, libc::F_GETFD) } == -1 {
+                CLOSED_STREAMS.fetch_or(1 << stream, Ordering::Relaxed);
+            }
+        }
         PIPE_IGNORED.store(is_ignored(libc::SIGPIPE), Ordering::Relaxed);
+        FILE_SIZE_IGNORED.store(is_ignored(libc::SIGXFSZ), Ordering::Relaxed);
+        // SAFETY: no thread but this one runs yet.
+        unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
         if is_ignored(libc::SIGCHLD) {
             CHILD_IGNORED.store(true, Ordering::Relaxed);
-            // SAFETY: as before; no thread but this one runs yet.
+            // SAFETY: as before.
             unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) };
         }
     }
@@ -76,8 +94,16 @@ unsafe fn become_program(program: &CString, argv: &[*const libc::c_char], mask: 
         libc::setpriority(libc::PRIO_PROCESS, 0, NICENESS.load(Ordering::Relaxed));
         let slack = TIMER_SLACK.load(Ordering::Relaxed);
         libc::prctl(libc::PR_SET_TIMERSLACK, slack as libc::c_ulong, 0, 0, 0);
+        for stream in STREAMS {
+            if CLOSED_STREAMS.load(Ordering::Relaxed) & 1 << stream != 0 {
+                libc::fcntl(stream, libc::F_SETFD, libc::FD_CLOEXEC);
+            }
+        }
         if !PIPE_IGNORED.load(Ordering::Relaxed) {
             libc::signal(libc::SIGPIPE, libc::SIG_DFL);
+        }
+        if !FILE_SIZE_IGNORED.load(Ordering::Relaxed) {
+            libc::signal(libc::SIGXFSZ, libc::SIG_DFL);
         }
         if CHILD_IGNORED.load(Ordering::Relaxed) {
             libc::signal(libc::SIGCHLD, libc::SIG_IGN);

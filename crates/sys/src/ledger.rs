@@ -6,12 +6,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// The reserved address space, most of which is never used: room for twice two million
 /// entries. It is not larger, because limits on address space count it all.
 const SIZE: usize = 64 << 20;
-/// The words before the first entry: the flags, the half in use, and the length of
-/// each.
-const HEAD: usize = 4;
+/// The words before the first entry: the flags, the signs of life, the writer, the half
+/// in use, and the length of each.
+const HEAD: usize = 6;
 const FLAGS: usize = 0;
-const IN_USE: usize = 1;
-const LENGTHS: usize = 2;
+const BEATS: usize = 1;
+const WRITER: usize = 2;
+const IN_USE: usize = 3;
+const LENGTHS: usize = 4;
 /// How many entries each half can hold.
 const MOST: usize = (SIZE / 8 - HEAD) / 4;
 
@@ -99,6 +101,16 @@ impl Ledger {
     #[must_use]
     pub fn room(self) -> usize {
         MOST - self.0[LENGTHS + self.half()].load(Ordering::Acquire) as usize
+    }
+
+    /// How often the writer has shown that it is alive.
+    pub fn beats(self) -> &'static AtomicU64 {
+        &self.0[BEATS]
+    }
+
+    /// The process that writes, or 0 if there is none yet.
+    pub fn writer(self) -> &'static AtomicU64 {
+        &self.0[WRITER]
     }
 
     /// Flags that both processes may read and set.

@@ -8,35 +8,55 @@
 #![expect(unsafe_code, reason = "raw system calls")]
 
 mod affinity;
+mod confine;
+mod exchange;
 mod folder;
 mod foreign_file;
 mod launch;
 mod ledger;
 mod lifetime;
 mod maps;
-mod memory;
+mod out_of_memory;
+mod outlet;
 mod perf;
 mod ptrace;
+mod remedy;
+mod rights;
+mod sandbox;
 mod signals;
 mod socket;
 mod source;
 mod status;
+mod user_cache;
 mod wait;
 
 pub use affinity::reserve_cpu;
+pub use confine::{Confinement, ignore_terminal_stops};
+pub use exchange::{Exchangeable, exchangeable, make_own_folder};
 pub use folder::{Draft, Folder, folder_of, link_target, reopen, write_whole};
 pub use foreign_file::{FileMap, open_regular};
 pub use launch::{Parent, exec, launch};
 pub use ledger::Ledger;
 pub use lifetime::die_with_this_thread;
-pub use maps::{Mapping, mappings};
-pub use memory::OrExit;
+pub use maps::{Mapping, grows_down, mappings};
+pub use out_of_memory::{OrExit, share_heap_if_limited};
+pub use outlet::{
+    open_for_reader, open_without_reader, write_some, write_stderr, write_unless_told_to_end,
+};
 pub use perf::{PcSamples, PerfWatch};
 pub use ptrace::*;
-pub use signals::{SignalSet, Taken, is_ignored, stop_self};
-pub use socket::{ReadyTo, finish_sending, receive, send, wait_ready};
-pub use source::{read_source, read_sources_as};
+pub use remedy::remedy;
+pub use rights::Rights;
+pub use sandbox::{limit_memory, lock_down};
+pub use signals::{REQUESTS, SignalSet, Taken, is_ignored, stop_self};
+pub use socket::{
+    ReadyTo, finish_sending, peer_user, receive, receive_file, send, send_file, wait_ready,
+};
+pub use source::{
+    may_read_debug_information, read_source, read_sources_as, renounce_debug_information,
+};
 pub use status::status_field;
+pub use user_cache::user_cache;
 pub use wait::{
     Change, expect_waiter, let_waiter_run, poll_change, poll_change_of, poll_child, run_waiter,
     wait_for,
@@ -123,8 +143,8 @@ pub fn unshare_files(left_out: &[RawFd]) -> io::Result<()> {
     Ok(())
 }
 
-/// Gives this thread the lowest real-time priority, or else this nice value, if it may
-/// have either. Its children get ordinary priority.
+/// Gives this thread the lowest real-time priority, or else this nice value if it may
+/// have that, and the shortest time slice. Its children get ordinary priority.
 pub fn raise_priority(nice: c_int) {
     let first = libc::sched_param { sched_priority: 1 };
     let policy = libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK;
@@ -132,10 +152,26 @@ pub fn raise_priority(nice: c_int) {
     unsafe {
         // Another policy was chosen on purpose.
         let ordinary = libc::sched_getscheduler(0) == libc::SCHED_OTHER;
-        if !ordinary || libc::sched_setscheduler(0, policy, &raw const first) != 0 {
-            libc::setpriority(libc::PRIO_PROCESS, 0, nice);
+        if ordinary && libc::sched_setscheduler(0, policy, &raw const first) == 0 {
+            return;
         }
+        libc::setpriority(libc::PRIO_PROCESS, 0, nice);
     }
+    // Not for our children, and it is only slower without.
+    let _ = affinity::shorten_slice(0, libc::SCHED_FLAG_RESET_ON_FORK as u64);
+}
+
+/// The memory of this machine, in bytes.
+pub fn total_memory() -> u64 {
+    // SAFETY: takes numbers only.
+    let (pages, size) = unsafe {
+        (
+            libc::sysconf(libc::_SC_PHYS_PAGES),
+            libc::sysconf(libc::_SC_PAGESIZE),
+        )
+    };
+    let number = |value: c_long| u64::try_from(value).unwrap_or(0);
+    number(pages).saturating_mul(number(size))
 }
 
 /// The effective user of this process.

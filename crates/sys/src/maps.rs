@@ -10,6 +10,7 @@
 
 use std::ffi::OsStr;
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -113,6 +114,26 @@ pub fn mappings(pid: i32) -> Vec<Mapping> {
     lines.filter_map(Mapping::parse).collect()
 }
 
+/// Whether the mapping of `pid` that starts at `start` grows downwards by itself. That takes
+/// the kernel long for a process with much memory.
+#[must_use]
+pub fn grows_down(pid: i32, start: u64) -> bool {
+    let file = fs::File::open(format!("/proc/{pid}/smaps"));
+    file.is_ok_and(|file| has_flag(BufReader::new(file), start, "gd"))
+}
+
+/// Whether `smaps` lists this flag for the mapping that starts at `start`.
+fn has_flag(smaps: impl BufRead, start: u64, flag: &str) -> bool {
+    let mut lines = smaps.split(b'\n').map_while(Result::ok);
+    let is_it = |line: &Vec<u8>| Mapping::parse(line).is_some_and(|map| map.start == start);
+    if !lines.any(|line| is_it(&line)) {
+        return false;
+    }
+    let flags = lines.find(|line| line.starts_with(b"VmFlags:"));
+    let flags = flags.map(|line| String::from_utf8_lossy(&line).into_owned());
+    flags.is_some_and(|line| line.split_ascii_whitespace().any(|word| word == flag))
+}
+
 fn replace(mut text: &[u8], from: &[u8], to: &[u8]) -> Vec<u8> {
     let mut replaced = Vec::with_capacity(text.len());
     while let Some(&byte) = text.first() {
@@ -130,6 +151,19 @@ fn replace(mut text: &[u8], from: &[u8], to: &[u8]) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn memory_that_grows_is_told_by_its_flags() {
+        let smaps = b"1000-2000 rw-p 00000000 00:00 0\nRss: 4 kB\nVmFlags: rd wr mr\n\
+            7000-9000 rw-p 00000000 00:00 0 [stack]\nRss: 4 kB\nVmFlags: rd wr gd ac\n";
+        assert!(has_flag(&smaps[..], 0x7000, "gd"));
+        for other in [0x1000, 0x2000, 0x8000] {
+            assert!(!has_flag(&smaps[..], other, "gd"), "{other:#x}");
+        }
+        let own = mappings(std::process::id().cast_signed());
+        let stack = own.iter().find(|map| map.name == b"[stack]").unwrap();
+        assert!(grows_down(std::process::id().cast_signed(), stack.start));
+    }
 
     #[test]
     fn a_line_is_taken_apart() {

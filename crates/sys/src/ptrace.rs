@@ -1,7 +1,7 @@
 //! Ptrace: stops, registers and signals of a traced thread.
 
 use super::{Tid, check};
-use redhanded_model::Registers;
+use redhanded_model::{Registers, SavedVectors};
 use std::ffi::{c_int, c_void};
 use std::io;
 
@@ -174,6 +174,26 @@ pub fn set_debug_register(tid: Tid, number: usize, value: u64) -> io::Result<()>
 
 fn debug_register_offset(number: usize) -> usize {
     std::mem::offset_of!(libc::user, u_debugreg) + number * size_of::<u64>()
+}
+
+/// The set with the vector registers, in the standard form of `xsave`.
+pub const XSTATE: c_int = 0x202;
+
+/// Where this processor saves its vector registers in that set.
+#[must_use]
+pub fn saved_vectors() -> SavedVectors {
+    // Leaf 0xd says of each part how long it is and where it is saved. A part of length 0
+    // does not exist.
+    let place = |part| {
+        let told = std::arch::x86_64::__cpuid_count(0xd, part);
+        (told.eax > 0).then_some(told.ebx as usize)
+    };
+    SavedVectors {
+        ymm_high: place(2),
+        masks: place(5),
+        zmm_high: place(6),
+        zmm_upper: place(7),
+    }
 }
 
 /// A set of registers of a stopped thread (`NT_…`), as a core file holds it.

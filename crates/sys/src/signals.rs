@@ -3,6 +3,9 @@
 use std::ffi::c_int;
 use std::time::Duration;
 
+/// The signals that ask the tool to end.
+pub const REQUESTS: [c_int; 4] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT];
+
 /// Signals that are waited for instead of handled.
 pub struct SignalSet {
     set: libc::sigset_t,
@@ -19,7 +22,8 @@ pub struct Taken {
 }
 
 impl SignalSet {
-    /// Blocks `signals` in this thread and in the threads it starts from now on.
+    /// Blocks `signals` in this thread and in the threads it starts from now on, for good:
+    /// otherwise a second Ctrl-C would kill the tool while it writes what it found.
     #[must_use]
     pub fn block(signals: &[c_int]) -> Self {
         // SAFETY: sigset_t is plain data; both sets are initialised by the calls
@@ -65,24 +69,6 @@ impl SignalSet {
                     .iter()
                     .any(|signal| libc::sigismember(&raw const pending, *signal) == 1)
         }
-    }
-
-    /// Restores this thread's former mask.
-    pub fn release(&self) {
-        // SAFETY: restores the mask that `block` saved.
-        unsafe {
-            libc::pthread_sigmask(
-                libc::SIG_SETMASK,
-                &raw const self.before,
-                std::ptr::null_mut(),
-            );
-        }
-    }
-}
-
-impl Drop for SignalSet {
-    fn drop(&mut self) {
-        self.release();
     }
 }
 

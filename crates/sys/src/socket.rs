@@ -1,8 +1,9 @@
-//! A stream socket with a timeout on every wait.
+//! A stream socket with a timeout on every wait, which can carry open files.
 
 use super::check;
+use std::ffi::c_int;
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::time::Duration;
 
 /// What a socket is waited for.
@@ -12,6 +13,36 @@ pub enum ReadyTo {
     Read,
     /// Room to write.
     Write,
+}
+
+/// The user at the other end of a UNIX socket.
+///
+/// # Errors
+/// If the system refuses.
+pub fn peer_user(socket: BorrowedFd<'_>) -> io::Result<u32> {
+    Ok(peer_credentials(socket)?.uid)
+}
+
+/// Who is at the other end of a UNIX socket.
+pub(super) fn peer_credentials(socket: BorrowedFd<'_>) -> io::Result<libc::ucred> {
+    let mut credentials = libc::ucred {
+        pid: 0,
+        uid: 0,
+        gid: 0,
+    };
+    let mut len = size_of::<libc::ucred>() as libc::socklen_t;
+    // SAFETY: a live structure, and its size.
+    let got = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_PEERCRED,
+            (&raw mut credentials).cast(),
+            &raw mut len,
+        )
+    };
+    check(got.into())?;
+    Ok(credentials)
 }
 
 /// Waits until a socket is ready. Returns whether it was within `limit`, which is kept
@@ -69,6 +100,90 @@ pub fn send(socket: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<usize> {
         )
     };
     check(sent as _).map(|sent| sent as usize)
+}
+
+/// The room that one open file takes beside a message.
+#[repr(C, align(8))]
+struct Beside([u8; 24]);
+
+/// Calls `done` with a message of these bytes and room for one open file.
+fn with_message<T>(
+    bytes: &mut [u8],
+    beside: &mut Beside,
+    done: impl FnOnce(&mut libc::msghdr) -> T,
+) -> T {
+    let mut part = libc::iovec {
+        iov_base: bytes.as_mut_ptr().cast(),
+        iov_len: bytes.len(),
+    };
+    // SAFETY: all zeros are a msghdr.
+    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+    message.msg_iov = &raw mut part;
+    message.msg_iovlen = 1;
+    message.msg_control = beside.0.as_mut_ptr().cast();
+    message.msg_controllen = beside.0.len() as _;
+    done(&mut message)
+}
+
+/// Sends bytes and an open file with them, without waiting and without a SIGPIPE. The
+/// receiver gets the file as it was opened, whether or not it could open it itself.
+///
+/// # Errors
+/// If nothing fits, or the connection is broken.
+pub fn send_file(socket: BorrowedFd<'_>, bytes: &[u8], file: BorrowedFd<'_>) -> io::Result<usize> {
+    let mut beside = Beside([0; 24]);
+    let mut bytes = bytes.to_vec();
+    let sent = with_message(&mut bytes, &mut beside, |message| {
+        // SAFETY: the room beside the message is aligned, and large enough for a header
+        // and one descriptor.
+        unsafe {
+            let header = libc::CMSG_FIRSTHDR(message);
+            (*header).cmsg_level = libc::SOL_SOCKET;
+            (*header).cmsg_type = libc::SCM_RIGHTS;
+            (*header).cmsg_len = libc::CMSG_LEN(size_of::<c_int>() as u32) as _;
+            libc::CMSG_DATA(header)
+                .cast::<c_int>()
+                .write_unaligned(file.as_raw_fd());
+            libc::sendmsg(
+                socket.as_raw_fd(),
+                message,
+                libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL,
+            )
+        }
+    });
+    check(sent as _).map(|sent| sent as usize)
+}
+
+/// Reads what is there without waiting, and the open file that came with it if there is
+/// room for it. Zero bytes are the end of the stream.
+///
+/// # Errors
+/// If nothing is there, or the connection is broken.
+pub fn receive_file(
+    socket: BorrowedFd<'_>,
+    buffer: &mut [u8],
+) -> io::Result<(usize, Option<OwnedFd>)> {
+    let mut beside = Beside([0; 24]);
+    let (read, file) = with_message(buffer, &mut beside, |message| {
+        let flags = libc::MSG_DONTWAIT | libc::MSG_CMSG_CLOEXEC;
+        // SAFETY: the kernel has written the header, if there is one, and the descriptor
+        // after it, which is ours alone.
+        unsafe {
+            let read = libc::recvmsg(socket.as_raw_fd(), message, flags);
+            let header = libc::CMSG_FIRSTHDR(message);
+            let has_file = read >= 0
+                && !header.is_null()
+                && (*header).cmsg_type == libc::SCM_RIGHTS
+                && (*header).cmsg_len as usize
+                    >= libc::CMSG_LEN(size_of::<c_int>() as u32) as usize;
+            let file = has_file.then(|| {
+                let file = libc::CMSG_DATA(header).cast::<c_int>().read_unaligned();
+                OwnedFd::from_raw_fd(file)
+            });
+            (read, file)
+        }
+    });
+    check(read as _).map(|read| (read as usize, file))
 }
 
 /// Ends the sending side. What was written is still delivered.

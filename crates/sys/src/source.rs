@@ -3,103 +3,59 @@
 //! That may name any file. What a report quotes must not be more than the user of the
 //! target could read, although the caller may be root.
 
-use super::{Tid, check, effective_user, reopen, status_field};
+use super::rights::denied;
+use super::{Rights, effective_user, reopen};
+use std::cell::RefCell;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
-use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Larger files are generated: they tell little and take long to read.
 const LARGEST: u64 = 16 << 20;
 
-/// As whom sources are read; as the caller, if that was not said.
-static READER: OnceLock<Reader> = OnceLock::new();
+/// Whether this process has nothing to do with debug information.
+static RENOUNCED: AtomicBool = AtomicBool::new(false);
 
-/// The user, group and further groups of a process.
-#[derive(Clone, PartialEq, Eq, Debug)]
-struct Reader {
-    user: u32,
-    group: u32,
-    groups: Vec<u32>,
+thread_local! {
+    /// As whom this thread reads sources; as the process, if that was not said.
+    static READER: RefCell<Option<Rights>> = const { RefCell::new(None) };
 }
 
-/// From now on reads sources only if the user of this process may read them.
-pub fn read_sources_as(pid: Tid) {
-    let _ = READER.set(Reader::of(pid).unwrap_or(Reader::NOBODY));
+/// From now on this thread reads sources only if whoever has these rights may read them.
+pub fn read_sources_as(rights: Rights) {
+    READER.set(Some(rights));
+}
+
+/// From now on this process reads neither debug information nor sources. To do so anyway is
+/// a mistake, which debug builds do not survive.
+pub fn renounce_debug_information() {
+    RENOUNCED.store(true, Ordering::Relaxed);
+}
+
+/// Whether this process may read debug information and sources.
+#[must_use]
+pub fn may_read_debug_information() -> bool {
+    let may = !RENOUNCED.load(Ordering::Relaxed);
+    debug_assert!(may, "this process must not read debug information");
+    may
 }
 
 /// The text of a source file, if it is a regular file of sensible size: neither `/dev/zero`
 /// nor a pipe can hang whoever asks, and no device is opened.
 #[must_use]
 pub fn read_source(path: &Path) -> Option<Vec<u8>> {
-    let file = match READER.get() {
-        Some(reader) if reader.user != effective_user() => reader.open(path),
+    if !may_read_debug_information() {
+        return None;
+    }
+    let file = READER.with_borrow(|reader| match reader {
+        Some(rights) if rights.user != effective_user() => rights.with(|| open(path)),
         _ => open(path),
-    };
+    });
     let mut text = Vec::new();
     file.ok()?.take(LARGEST).read_to_end(&mut text).ok()?;
     Some(text)
-}
-
-impl Reader {
-    const NOBODY: Self = Self {
-        user: 65534,
-        group: 65534,
-        groups: Vec::new(),
-    };
-
-    /// Of its real, effective, saved and file system users the first that is not root: one
-    /// of them may have written what the process has mapped.
-    fn of(pid: Tid) -> Option<Self> {
-        let numbers = |field| -> Option<Vec<u32>> {
-            let value = status_field(pid, field)?;
-            value.split_whitespace().map(|id| id.parse().ok()).collect()
-        };
-        let users = numbers("Uid:")?;
-        let which = users.iter().position(|user| *user != 0).unwrap_or(0);
-        Some(Self {
-            user: *users.get(which)?,
-            group: *numbers("Gid:")?.get(which)?,
-            groups: numbers("Groups:")?,
-        })
-    }
-
-    /// Opens a source with the rights of this user, in a thread that has no others. So the
-    /// kernel judges the folders on the way, links and access lists as well.
-    fn open(&self, path: &Path) -> io::Result<File> {
-        std::thread::scope(|scope| {
-            let opened = scope.spawn(|| self.become_it().and_then(|()| open(path)));
-            opened.join().unwrap_or_else(|_| Err(denied()))
-        })
-    }
-
-    /// Takes this user's rights to files for the calling thread, which keeps none of its own.
-    fn become_it(&self) -> io::Result<()> {
-        let (user, group, groups) = (self.user, self.group, &self.groups);
-        // SAFETY: the kernel reads as many groups as are there. The system call changes this
-        // thread alone, which the function of the C library would not.
-        check(unsafe { libc::syscall(libc::SYS_setgroups, groups.len(), groups.as_ptr()) })?;
-        // SAFETY: they take numbers. What they return is the number that held before, so a
-        // second call with one that cannot be says whether the first succeeded.
-        let now = unsafe {
-            libc::setfsgid(group);
-            libc::setfsuid(user);
-            (libc::setfsgid(u32::MAX), libc::setfsuid(u32::MAX))
-        };
-        if (now.0.cast_unsigned(), now.1.cast_unsigned()) != (group, user) {
-            return Err(denied());
-        }
-        // The third version of the structures, for this thread; no capability is left.
-        let (header, none) = ([0x2008_0522_u32, 0], [0_u32; 6]);
-        // SAFETY: they have the sizes that this version has, and the kernel reads them.
-        check(unsafe { libc::syscall(libc::SYS_capset, &raw const header, &raw const none) })?;
-        Ok(())
-    }
-}
-
-fn denied() -> io::Error {
-    io::ErrorKind::PermissionDenied.into()
 }
 
 fn open(path: &Path) -> io::Result<File> {
@@ -138,7 +94,7 @@ mod tests {
 
     #[test]
     fn a_process_is_read_for_with_its_own_rights() {
-        let ours = Reader::of(std::process::id().cast_signed()).unwrap();
+        let ours = Rights::of(std::process::id().cast_signed());
         assert_eq!(ours.user, effective_user());
         if effective_user() != 0 {
             eprintln!("skipped: only root can read as somebody else");
@@ -161,12 +117,12 @@ mod tests {
         allow("closed", 0o700);
         chown(at("theirs.c"), Some(4711), None).unwrap();
         chown(at("group.c"), None, Some(4713)).unwrap();
-        let reader = Reader {
+        let reader = Rights {
             user: 4711,
             group: 4712,
             groups: vec![4713],
         };
-        let may_read = |name: &str| reader.open(&at(name)).is_ok();
+        let may_read = |name: &str| reader.with(|| open(&at(name))).is_ok();
         assert!(may_read("open.c") && may_read("theirs.c") && may_read("group.c"));
         assert!(!may_read("ours.c") && !may_read("link.c") && !may_read("closed/open.c"));
         assert!(open(&at("ours.c")).is_ok(), "we keep our rights");

@@ -25,6 +25,8 @@
 //!    and [`Hint::Idle`] says that nothing will be asked for a while: whatever is
 //!    deferred is due now, resumption included.
 //!
+//! [`Hint::Allowance`] comes at each tick.
+//!
 //! Several windows may be open; each goes through these steps on its own. Between
 //! windows, at each tick of the sampler: [`Batch::capacity`] (sites are changed only
 //! while it is [`Capacity::Free`]), [`Batch::take_running_code`],
@@ -41,6 +43,9 @@ use crate::Inspect;
 use redhanded_model::{Avma, SpaceId, Standstill};
 use std::ops::Range;
 use std::time::Duration;
+
+/// How often the bytes of a window are read again in quick succession.
+const OFTEN: u32 = 200;
 
 /// How many tasks are held, compared with how many can be.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -60,6 +65,8 @@ pub enum Hint {
     Idle,
     /// A window of this length ended without a hit; its task is still stopped.
     Elapsed(Duration),
+    /// Tasks may be held for this long in all, from the start.
+    Allowance(Duration),
 }
 
 /// The hints and shortcuts of a backend where every request is expensive. The
@@ -86,8 +93,13 @@ pub trait Batch: Inspect {
 
     /// How long to wait before the bytes of an open window are read again, after
     /// that was done `rechecks` times.
-    fn recheck_after(&self, _rechecks: u32) -> Duration {
-        Duration::from_micros(100)
+    fn recheck_after(&self, rechecks: u32) -> Duration {
+        // A window that is open for so long is one of a hunt, which may last for seconds.
+        if rechecks < OFTEN {
+            Duration::from_micros(100)
+        } else {
+            Duration::from_millis(1)
+        }
     }
 
     /// The functions that were seen to run since the last call, as live ranges.

@@ -143,6 +143,11 @@ pub trait Control {
     /// Thread time used so far.
     fn thread_time(&mut self) -> Duration;
 
+    /// How long tasks were held in all because modules came or went, not by windows.
+    fn held_for_modules(&self) -> Duration {
+        Duration::ZERO
+    }
+
     /// The machine's own losses since the last call.
     fn take_losses(&mut self) -> Losses {
         Losses::default()

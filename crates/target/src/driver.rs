@@ -19,10 +19,10 @@ use crate::{
 use open::{OpenWindow, Phase, Slot};
 use redhanded_image::Instruction;
 use redhanded_model::{
-    AccessKind, Avma, Bytes, Hit, Loss, Losses, Registers, SpaceId, TaskId, WindowEnd, WindowId,
-    pieces,
+    AccessKind, Avma, Bytes, Hit, Loss, Losses, ModuleId, Registers, SpaceId, TaskId, WindowEnd,
+    WindowId, pieces,
 };
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::time::Duration;
 
 /// When it is first checked whether any other task can make progress.
@@ -141,7 +141,7 @@ impl<M: Machine> Driver<M> {
         }
         let pc = Avma(registers.rip);
         let (bytes, kind) = self
-            .sampled_access(space, pc, &registers)
+            .sampled_access(task, space, pc, &registers)
             .ok_or(Loss::UnreadableOperand)?;
         let others = self.machine.other_tasks(task, bytes);
         let tasks = match others {
@@ -199,6 +199,7 @@ impl<M: Machine> Driver<M> {
     /// The bytes the instruction at `pc` is about to access.
     fn sampled_access(
         &mut self,
+        task: TaskId,
         space: SpaceId,
         pc: Avma,
         registers: &Registers,
@@ -209,6 +210,12 @@ impl<M: Machine> Driver<M> {
             .rev()
             .find(|len| self.machine.read_code(space, pc, &mut code[..*len]))?;
         let instruction = Instruction::decode(&code[..readable], pc.0)?;
+        if let Some(gather) = instruction.gather() {
+            // One of the elements, another one in the next window.
+            let elements = gather.before(registers, &*self.machine.vectors(task)?);
+            let turn = self.next_window.checked_rem(elements.len() as u64)?;
+            return Some((elements[turn as usize], gather.kind));
+        }
         let access = instruction.sampled_access()?;
         let bytes = access.bytes_before(registers)?;
         if bytes.len == 0 || bytes.end() < bytes.start.0 {
@@ -354,6 +361,7 @@ impl<M: Machine> Driver<M> {
             watched,
             bytes_now,
         });
+        window.caught = Some(self.machine.now());
         window.phase = Phase::Collided;
         let mut record = window.record.clone();
         record.end = WindowEnd::Collided;
@@ -534,9 +542,9 @@ impl<M: Machine> Driver<M> {
             }),
             Stop::TaskGone(task) => self.task_gone(task),
             Stop::ModulesChanged => {
-                let modules = self.machine.modules();
-                self.armed
-                    .retain(|_, (arm, _)| modules.iter().any(|m| m.id == arm.module));
+                let modules = self.machine.modules().iter();
+                let here: HashSet<ModuleId> = modules.map(|module| module.id).collect();
+                self.armed.retain(|_, (arm, _)| here.contains(&arm.module));
                 self.events.push_back(Event::ModulesChanged);
             }
             Stop::SecondTask(space) => self.events.push_back(Event::SecondTask(space)),

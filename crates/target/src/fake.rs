@@ -471,6 +471,7 @@ impl Batch for Fake {
         self.called(match hint {
             Hint::Idle => "idle",
             Hint::Elapsed(_) => "elapsed",
+            Hint::Allowance(_) => return,
         });
     }
 

@@ -27,7 +27,7 @@ mod signals;
 
 pub use batch::{Batch, Capacity, Hint};
 pub use control::{Control, OtherTasks, RotationLimits, Stop, windows_at_once};
-pub use inspect::Inspect;
+pub use inspect::{Holds, Inspect, Mapping};
 pub use machine::{Machine, TargetError};
 pub use module::{Module, VMLINUX, module_at};
 pub use redhanded_model::{Ending, Watch, WatchFor};
@@ -138,6 +138,9 @@ pub trait Target {
     /// while [`Target::held`] is below it.
     fn allow(&mut self, held: Duration);
 
+    /// How long tasks may be held in total, as last set.
+    fn allowance(&self) -> Duration;
+
     /// Runs the target until something happens or the deadline passes.
     ///
     /// # Errors
@@ -174,7 +177,8 @@ pub trait Target {
     /// Thread time used so far: what the time held is measured against.
     fn thread_time(&mut self) -> Duration;
 
-    /// Time tasks were held so far, in windows and at samples without one.
+    /// Time tasks were held so far: in windows, at samples without one, and because modules
+    /// came or went.
     fn held(&self) -> Duration;
 
     /// The losses since the last call that are in no window's record.

@@ -1,16 +1,13 @@
 //! The signals of the tool itself.
 
 use crate::Stop;
-use redhanded_sys::{self as sys, SignalSet, Taken};
+use redhanded_sys::{self as sys, REQUESTS, SignalSet, Taken};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 /// Sent by the kernel to the tracer when the front process dies.
 pub const FRONT_DIED: i32 = 40;
-
-/// The signals that ask the tool to end.
-const REQUESTS: [i32; 4] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT];
 
 /// The signals that the tool takes when it chooses: state changes of the program, and
 /// requests to stop, before which breakpoints are removed.

@@ -6,6 +6,7 @@ use anyhow::Result;
 use redhanded_model::Class;
 
 use super::compile::Build;
+use super::program::Language;
 use crate::claims::Claims;
 use crate::judge::{Circumstances, Symbols};
 use crate::redhanded::{Finding, Redhanded, Round};
@@ -36,6 +37,7 @@ impl Case for ProgramCase<'_> {
         let symbols = self.build.symbols.as_deref();
         Ok(Circumstances {
             stripped: symbols.map(Symbols::read).transpose()?,
+            scant: self.build.variant.is_scant(),
             // A watch through ptrace does not see accesses by the kernel.
             unprivileged: self.redhanded.user.is_some()
                 || self.redhanded.with.iter().any(|word| word == "ptrace")
@@ -43,25 +45,26 @@ impl Case for ProgramCase<'_> {
         })
     }
 
-    /// A C function's symbol is its name; symbols of C++ and Rust contain it.
+    /// A C function's symbol is its name; symbols of other languages contain it.
     fn globs(&self, functions: &[String]) -> Vec<String> {
         let program = &self.build.program;
         // Without symbols no function can be selected by its name.
-        if self.build.variant.stripped {
+        if self.build.variant.is_stripped() {
             return Vec::new();
         }
-        let glob = |name: &String| match program.source.extension().and_then(|end| end.to_str()) {
+        let glob = |name: &String| match program.language() {
             // Functions and closures of this crate. The standard library is in the
             // same file and has many names.
-            Some("rs") => format!("{}::{name}*", program.name),
-            Some("cc") => format!("*{name}*"),
-            _ => name.clone(),
+            Language::Rust => format!("{}::{name}*", program.name),
+            Language::Go => format!("main.{name}*"),
+            Language::Cpp => format!("*{name}*"),
+            Language::C => name.clone(),
         };
         functions.iter().map(glob).collect()
     }
 
     fn tolerates(&self, class: Class) -> bool {
-        self.build.variant.stripped && class == Class::PossiblyAtomic
+        self.build.program.tolerates(class, &self.build.variant)
     }
 
     fn run(&self, round: &Round) -> Result<Finding> {

@@ -10,7 +10,9 @@ use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, Result, anyhow, ensure};
 
-use super::program::{Program, Variant};
+use super::commands;
+use super::program::Program;
+use super::variant::Variant;
 use crate::{command, paths};
 
 /// More than any compiler needs for a small file.
@@ -47,7 +49,7 @@ impl Build {
             .join(&program.name)
             .join(format!("{}-{list}", variant.name));
         let symbols = variant
-            .stripped
+            .is_stripped()
             .then(|| folder.join("symbols").join(&program.name));
         Self {
             program: program.clone(),
@@ -66,108 +68,9 @@ impl Build {
         format!("{} {}{twin}", short.display(), self.variant.name)
     }
 
-    /// The commands that build it, in order.
-    fn commands(&self) -> Vec<Vec<String>> {
-        let folder = self.path.parent().unwrap_or(Path::new("."));
-        let mut commands = Vec::new();
-        let mut link = Vec::new();
-        for library in &self.program.libraries {
-            let output = folder.join(&library.file);
-            let mut build = words(&["gcc", "-g", "-Wall", "-Wextra", "-fPIC", "-shared"]);
-            build.push(format!("-O{}", self.variant.level));
-            build.push("-o".to_owned());
-            build.push(text(&output));
-            build.push(text(&Path::new("corpus").join(&library.source)));
-            commands.push(build);
-            if self.variant.stripped {
-                commands.push(vec!["strip".to_owned(), text(&output)]);
-            }
-            if library.linked {
-                let name = library
-                    .file
-                    .trim_start_matches("lib")
-                    .trim_end_matches(".so");
-                link.push(format!("-L{}", text(folder)));
-                link.push(format!("-l{name}"));
-            }
-        }
-        if !self.program.libraries.is_empty() {
-            link.push("-Wl,-rpath,$ORIGIN".to_owned());
-        }
-        commands.push(if self.program.is_rust() {
-            self.rustc()
-        } else {
-            self.gcc(link)
-        });
-        if let Some(symbols) = &self.symbols {
-            commands.push(vec!["cp".to_owned(), text(&self.path), text(symbols)]);
-            commands.push(vec!["strip".to_owned(), text(&self.path)]);
-        }
-        commands
-    }
-
-    fn gcc(&self, link: Vec<String>) -> Vec<String> {
-        let cpp = self
-            .program
-            .source
-            .extension()
-            .is_some_and(|end| end == "cc");
-        let compiler = if cpp { "g++" } else { "gcc" };
-        let mut command = words(&[compiler, "-g", "-Wall", "-Wextra", "-pthread"]);
-        command.push(format!("-O{}", self.variant.level));
-        command.extend(if self.variant.fixed {
-            words(&["-static", "-fno-pie", "-no-pie"])
-        } else if self.variant.fixed_pie {
-            words(&["-static-pie", "-fPIE"])
-        } else if self.variant.nopie {
-            words(&["-fno-pie", "-no-pie"])
-        } else {
-            words(&["-fPIE", "-pie"])
-        });
-        if self.twin {
-            command.push("-DTWIN".to_owned());
-        }
-        command.push("-o".to_owned());
-        command.push(text(&self.path));
-        command.push(text(&self.program.source));
-        command.extend(self.program.flags.iter().cloned());
-        command.extend(link);
-        command
-    }
-
-    fn rustc(&self) -> Vec<String> {
-        let mut command = words(&[
-            "rustc",
-            "--edition",
-            "2024",
-            "-g",
-            "--check-cfg",
-            "cfg(twin)",
-        ]);
-        command.push("-C".to_owned());
-        command.push(format!("opt-level={}", self.variant.level));
-        if self.variant.nopie {
-            command.extend(words(&["-C", "relocation-model=static"]));
-        }
-        if self.variant.fixed || self.variant.fixed_pie {
-            command.extend(words(&["-C", "target-feature=+crt-static"]));
-        }
-        if self.variant.fixed {
-            command.extend(words(&["-C", "relocation-model=static"]));
-        }
-        if self.twin {
-            command.extend(words(&["--cfg", "twin"]));
-        }
-        command.extend(self.program.flags.iter().cloned());
-        command.push("-o".to_owned());
-        command.push(text(&self.path));
-        command.push(text(&self.program.source));
-        command
-    }
-
     /// Compiles it if it is out of date; true if it was.
     fn compile(&self, newest_shared: SystemTime) -> Result<bool> {
-        let commands = self.commands();
+        let commands = commands::commands(self);
         let recipe: String = commands
             .iter()
             .map(|command| command.join(" ") + "\n")
@@ -257,45 +160,4 @@ fn newest_in(folder: &Path) -> Result<SystemTime> {
 fn modified(path: &Path) -> Result<SystemTime> {
     let facts = fs::metadata(path).with_context(|| format!("cannot look at {}", path.display()))?;
     Ok(facts.modified()?)
-}
-
-fn words(words: &[&str]) -> Vec<String> {
-    words.iter().map(|&word| word.to_owned()).collect()
-}
-
-fn text(path: &Path) -> String {
-    path.to_string_lossy().into_owned()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::claims::List;
-
-    fn never(source: &str, directives: &str, twin: bool) -> Build {
-        let text = format!("{directives}\n//@ focus: f\n//@ twin-expect: what=x functions=f,f\n");
-        let program = Program::parse(List::Never, Path::new(source), &text).unwrap();
-        let variant = program.variants[0].clone();
-        Build::new(&program, &variant, twin)
-    }
-
-    #[test]
-    fn a_twin_is_the_same_source_without_its_guard() {
-        let c = never("corpus/never/k.c", "//@ build: O2+nopie", true).commands();
-        assert!(c[0].contains(&"-DTWIN".to_owned()) && c[0].contains(&"-no-pie".to_owned()));
-        let rust = never("corpus/never/k.rs", "//@ build: O0", true).commands();
-        assert!(rust[0].join(" ").contains("--cfg twin"));
-        let plain = never("corpus/never/k.c", "//@ build: O2", false).commands();
-        assert!(!plain[0].contains(&"-DTWIN".to_owned()));
-    }
-
-    #[test]
-    fn libraries_come_first_and_are_found_beside_the_program() {
-        let directives = "//@ build: O2+stripped\n//@ lib: lib/tally.c as libtally.so linked";
-        let commands = never("corpus/never/k.c", directives, false).commands();
-        let programs: Vec<_> = commands.iter().map(|command| command[0].as_str()).collect();
-        assert_eq!(programs, ["gcc", "strip", "gcc", "cp", "strip"]);
-        assert!(commands[2].contains(&"-ltally".to_owned()));
-        assert!(commands[2].contains(&"-Wl,-rpath,$ORIGIN".to_owned()));
-    }
 }

@@ -5,7 +5,10 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 
+use super::variant::{self, Variant};
 use crate::claims::{self, Claims, List};
+use crate::judge::word;
+use redhanded_model::Class;
 
 /// A program with its directives.
 #[derive(Clone, Debug)]
@@ -16,29 +19,49 @@ pub struct Program {
     pub source: PathBuf,
     /// The ways to build it.
     pub variants: Vec<Variant>,
+    /// More ways, for the full form.
+    pub full: Vec<Variant>,
     /// More words for the compiler.
     pub flags: Vec<String>,
     /// The shared libraries it needs.
     pub libraries: Vec<Library>,
+    /// What happens to the source once the program is built.
+    pub after_build: Option<Change>,
+    /// Classes that a never program may be reported as.
+    pub allows: Vec<Allowance>,
     /// What must be reported, and what must not.
     pub claims: Claims,
 }
 
-/// One way to build a program, e.g. `O2+stripped+nopie`.
+/// What a program is written in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Language {
+    /// C.
+    C,
+    /// C++.
+    Cpp,
+    /// Rust.
+    Rust,
+    /// Go.
+    Go,
+}
+
+/// What happens to the source once the program is built. The program is then built from a
+/// copy.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Variant {
-    /// As written in the directive.
-    pub name: String,
-    /// The digit of the optimisation level.
-    pub level: char,
-    /// Linked statically.
-    pub fixed: bool,
-    /// Linked statically, but position-independent.
-    pub fixed_pie: bool,
-    /// Not position-independent.
-    pub nopie: bool,
-    /// Without symbols and debug information.
-    pub stripped: bool,
+pub enum Change {
+    /// It is edited by this script of sed's.
+    Edit(String),
+    /// It is removed.
+    Remove,
+}
+
+/// A class that a never program may be reported as.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Allowance {
+    class: String,
+    /// The variants it is for; all if there is none.
+    patterns: Vec<String>,
 }
 
 /// A shared library that is built beside the program.
@@ -63,12 +86,18 @@ impl Program {
             name: name.to_owned(),
             source: source.to_owned(),
             variants: Vec::new(),
+            full: Vec::new(),
+            after_build: None,
+            allows: Vec::new(),
             flags: Vec::new(),
             libraries: Vec::new(),
             claims: Claims::new(list),
         };
         claims::directives(text, |key, value| program.directive(key, value))?;
-        ensure!(!program.variants.is_empty(), "no `build` directive");
+        ensure!(
+            !program.variants.is_empty() || !program.full.is_empty(),
+            "no `build` directive, and no `full` one"
+        );
         program.claims.check()?;
         Ok(program)
     }
@@ -81,55 +110,80 @@ impl Program {
                     self.variants.push(Variant::parse(word)?);
                 }
             }
+            "full" => {
+                for word in words {
+                    self.full.push(Variant::parse(word)?);
+                }
+            }
             "flags" => self.flags.extend(words.map(str::to_owned)),
+            "after-build" => self.after_build = Some(Change::parse(value.trim())?),
+            "allow" if self.claims.list == List::Never => {
+                self.allows.push(Allowance::parse(value)?);
+            }
             "lib" => self.libraries.push(Library::parse(value)?),
             _ => ensure!(
                 self.claims.take(key, value)?,
-                "`{key}` is no directive of this list (build, flags, lib, {})",
+                "`{key}` is no directive of this list (build, full, flags, lib, after-build, {})",
                 self.claims.known()
             ),
         }
         Ok(())
     }
 
-    /// Whether it is written in Rust.
-    pub fn is_rust(&self) -> bool {
-        self.source.extension().is_some_and(|end| end == "rs")
+    /// What it is written in.
+    pub fn language(&self) -> Language {
+        match self.source.extension().and_then(|end| end.to_str()) {
+            Some("cc") => Language::Cpp,
+            Some("rs") => Language::Rust,
+            Some("go") => Language::Go,
+            _ => Language::C,
+        }
+    }
+
+    /// Whether a never program may be reported as `class` in this variant. Without debug
+    /// information nothing tells a relaxed atomic access from a plain one.
+    pub fn tolerates(&self, class: Class, variant: &Variant) -> bool {
+        let unsure = variant.is_scant() && class == Class::PossiblyAtomic;
+        unsure || self.allows.iter().any(|one| one.covers(class, variant))
     }
 }
 
-impl Variant {
-    fn parse(word: &str) -> Result<Self> {
-        let mut variant = Self {
-            name: word.to_owned(),
-            level: ' ',
-            fixed: false,
-            fixed_pie: false,
-            nopie: false,
-            stripped: false,
-        };
-        for flag in word.split('+') {
-            match flag {
-                "O0" | "O1" | "O2" | "O3" if variant.level == ' ' => {
-                    variant.level = flag.chars().nth(1).unwrap_or('0');
-                }
-                "static" => variant.fixed = true,
-                "static-pie" => variant.fixed_pie = true,
-                "nopie" => variant.nopie = true,
-                "stripped" => variant.stripped = true,
-                _ => {
-                    bail!(
-                        "`{flag}` in `{word}` is none of O0..O3 (once), static, static-pie, nopie, stripped"
-                    )
-                }
-            }
+impl Change {
+    fn parse(value: &str) -> Result<Self> {
+        match value.split_once(' ') {
+            None if value == "remove" => Ok(Self::Remove),
+            Some(("sed", script)) => Ok(Self::Edit(script.trim().to_owned())),
+            _ => bail!("`after-build` takes `sed SCRIPT` or `remove`"),
         }
-        ensure!(variant.level != ' ', "`{word}` names no optimisation level");
+    }
+}
+
+impl Allowance {
+    fn parse(value: &str) -> Result<Self> {
+        let mut words = value.split_whitespace();
+        let class = words.next().context("`allow` names a class")?;
         ensure!(
-            !(variant.fixed_pie && (variant.fixed || variant.nopie)),
-            "`{word}` is position-independent and not"
+            class == word(Class::PossiblyAtomic) || class == word(Class::Special),
+            "`{class}` cannot be allowed: only possibly-atomic and special can"
         );
-        Ok(variant)
+        let patterns: Vec<_> = match words.next() {
+            None => Vec::new(),
+            Some("in") => words.map(str::to_owned).collect(),
+            Some(_) => bail!("`allow` takes `CLASS` or `CLASS in VARIANTS`"),
+        };
+        for pattern in &patterns {
+            variant::check_pattern(pattern)?;
+        }
+        Ok(Self {
+            class: class.to_owned(),
+            patterns,
+        })
+    }
+
+    fn covers(&self, class: Class, variant: &Variant) -> bool {
+        let anywhere = self.patterns.is_empty();
+        let here = |pattern: &String| variant::fits(pattern, variant);
+        self.class == word(class) && (anywhere || self.patterns.iter().any(here))
     }
 }
 
@@ -153,7 +207,7 @@ impl Library {
 
 /// Reads all programs of a corpus folder that lies below `root`, sorted by name.
 pub fn read_all(root: &Path, corpus: &Path) -> Result<Vec<Program>> {
-    let sources = claims::sources(root, corpus, &["c", "cc", "rs"])?;
+    let sources = claims::sources(root, corpus, &["c", "cc", "rs", "go"])?;
     let parsed = sources.iter().map(|source| {
         Program::parse(source.list, &source.path, &source.text)
             .map_err(|error| anyhow!("{}: {error:#}", source.path.display()))
@@ -190,8 +244,7 @@ mod tests {
         assert_eq!(program.name, "k");
         assert_eq!(program.variants[1].name, "O2+stripped+nopie");
         assert_eq!(program.variants[1].level, '2');
-        assert!(program.variants[1].stripped && program.variants[1].nopie);
-        assert!(!program.variants[1].fixed && !program.variants[0].stripped);
+        assert!(program.variants[1].is_stripped() && !program.variants[0].is_stripped());
         assert_eq!(program.flags, ["-fopenmp", "-lm"]);
         assert_eq!(program.libraries[0].file, "libtally.so");
         assert!(!program.libraries[0].linked);
@@ -229,7 +282,7 @@ mod tests {
         let level = error(List::Expected, "//@ build: static\n");
         assert!(level.contains("names no optimisation level"));
         let twice = error(List::Expected, "//@ build: O0+O2\n");
-        assert!(twice.contains("`O2` in `O0+O2`"));
+        assert!(twice.contains("`O2` in `O0+O2` contradicts"));
         let one = error(
             List::Expected,
             "//@ build: O0\n//@ expect: what=x functions=a\n",
@@ -247,6 +300,42 @@ mod tests {
             "//@ build: O0\n//@ twin-expect: what=x functions=a,b\n",
         );
         assert!(no_focus.contains("no `focus`"));
+    }
+
+    #[test]
+    fn what_a_never_program_may_be_reported_as() {
+        let text = "//@ build: O2 O2+g1 O2+clang\n//@ full: O3\n\
+                    //@ allow: possibly-atomic in *+clang\n\
+                    //@ focus: f\n//@ twin-expect: what=x functions=f,f\n";
+        let program = Program::parse(List::Never, Path::new("k.c"), text).unwrap();
+        let tolerates = |class| -> Vec<bool> {
+            let variants = program.variants.iter().chain(&program.full);
+            variants.map(|one| program.tolerates(class, one)).collect()
+        };
+        assert_eq!(
+            tolerates(Class::PossiblyAtomic),
+            [false, true, true, false],
+            "g1 knows no types, and clang is allowed it"
+        );
+        assert_eq!(tolerates(Class::Race), [false; 4]);
+        let race = error(List::Never, "//@ allow: race\n");
+        assert!(race.contains("cannot be allowed"), "{race}");
+    }
+
+    #[test]
+    fn a_source_can_change_after_the_build() {
+        let parsed = |words: &str| {
+            let text = format!(
+                "//@ build: O0\n//@ expect: what=x functions=f,f\n//@ after-build: {words}\n"
+            );
+            expected(&text).map(|program| program.after_build)
+        };
+        assert_eq!(parsed("remove").unwrap(), Some(Change::Remove));
+        assert_eq!(
+            parsed("sed s/a b/c/").unwrap(),
+            Some(Change::Edit("s/a b/c/".to_owned()))
+        );
+        assert!(parsed("touch").is_err());
     }
 
     #[test]

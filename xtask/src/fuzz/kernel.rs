@@ -1,18 +1,17 @@
-//! A kernel to damage, and the questions about it.
+//! A kernel to damage.
 
 use std::fs;
 use std::path::Path;
 use std::process::Command;
-use std::sync::Arc;
 
 use anyhow::{Context, Result, ensure};
 use redhanded_image::Image;
-use redhanded_image::kernel_file::{Btf, symbols, unpack, with_symbols};
+use redhanded_image::kernel_file::{symbols, unpack};
 
 use super::seeds::Seed;
 
 /// Two functions, and behind them the tables a kernel carries: its symbols (but
-/// for the tokens, which are put in for `TOKENS`) and its types.
+/// for the tokens, which are put in for `TOKENS`), its types and its unwind table.
 const SOURCE: &str = r#"
     .intel_syntax noprefix
     .globl _text
@@ -59,6 +58,10 @@ const SOURCE: &str = r#"
            .asciz "t"
            .asciz "run"
     strings_end:
+    .section .orc_unwind_ip,"a"
+    .long _text - ., other - .
+    .section .orc_unwind,"a"
+    .short 8, 0, 0x0205, 16, -16, 0x0215
     .section .note.GNU-stack,""
 "#;
 
@@ -98,8 +101,14 @@ pub fn seeds(folder: &Path) -> Result<Vec<Seed>> {
         *unpack(&vmlinuz)? == *kernel,
         "the seed vmlinuz does not unpack"
     );
+    let image = Image::open(&output)?;
+    let types = image
+        .section(".BTF")
+        .context("the seed kernel has no types")?;
+    let types = Seed::new("btf", types.into_owned());
     fs::remove_file(&output)?;
     Ok(vec![
+        types,
         Seed::new("kernel", kernel),
         Seed::new("vmlinuz", vmlinuz),
     ])
@@ -132,43 +141,4 @@ fn bz_image(payload: &[u8]) -> Vec<u8> {
     );
     image.extend(payload);
     image
-}
-
-/// Takes the file for a kernel, and asks.
-pub fn ask(path: &Path) {
-    let Ok(bytes) = fs::read(path) else {
-        return;
-    };
-    let Ok(elf) = unpack(&bytes) else {
-        return;
-    };
-    if let Ok(found) = symbols(&elf) {
-        let _ = with_symbols(&elf, &found);
-    }
-    let Ok(image) = Image::open(path) else {
-        return;
-    };
-    let Some(section) = image.section(".BTF") else {
-        return;
-    };
-    if let Ok(btf) = Btf::parse(&section, None) {
-        let base = Arc::new(btf);
-        about(&base);
-        if let Ok(split) = Btf::parse(&section, Some(base)) {
-            about(&split);
-        }
-    }
-}
-
-fn about(btf: &Btf) {
-    for name in ["st", "t", "int", "struct st", "union a"] {
-        let _ = btf.size_of(name);
-        for path in ["a", "b", "a.a", "b[1].a", "b[4294967295][1]"] {
-            let _ = btf.field(name, path);
-        }
-        for (offset, size) in [(0, 1), (0, 4), (3, 8), (8, 8), (u64::MAX, 1)] {
-            let _ = btf.path_at(name, offset, size);
-        }
-    }
-    let _ = btf.part_of_variable("run", 4, 8);
 }

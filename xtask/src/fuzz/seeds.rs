@@ -1,7 +1,6 @@
-//! The files to damage, and their parts.
+//! The files to damage.
 
 use std::fs;
-use std::ops::Range;
 use std::path::Path;
 use std::process::Command;
 
@@ -11,8 +10,6 @@ use anyhow::{Context, Result, ensure};
 pub struct Seed {
     pub name: String,
     pub bytes: Vec<u8>,
-    /// The parts of it by name: headers and sections.
-    pub parts: Vec<(String, Range<usize>)>,
 }
 
 /// A larger file would make every case slow.
@@ -55,6 +52,10 @@ pub fn gather(folder: &Path) -> Result<Vec<Seed>> {
             &["-O2", "-g", "-shared", "-fPIC", "-fcf-protection=full"],
         ),
         ("stripped", &["-O2", "-s", "-rdynamic"]),
+        (
+            "object",
+            &["-O2", "-g", "-c", "-mcmodel=kernel", "-fno-pic"],
+        ),
     ] {
         let output = folder.join(name);
         let status = Command::new("gcc")
@@ -69,8 +70,9 @@ pub fn gather(folder: &Path) -> Result<Vec<Seed>> {
             "gcc does not build the fuzzer's seed {name}"
         );
         seeds.push(Seed::new(name, fs::read(&output)?));
-        fs::remove_file(&output)?;
     }
+    seeds.push(Seed::new("seed.c", PROGRAM.into()));
+    seeds.extend(super::documents::seeds());
     seeds.extend(super::kernel::seeds(folder)?);
     if let Ok(bytes) = fs::read("/bin/true")
         && bytes.len() <= MAX_SIZE
@@ -82,59 +84,16 @@ pub fn gather(folder: &Path) -> Result<Vec<Seed>> {
 
 impl Seed {
     pub fn new(name: &str, bytes: Vec<u8>) -> Self {
-        let mut parts = vec![("header".to_owned(), 0..64.min(bytes.len()))];
-        parts.extend(parts_of(&bytes).unwrap_or_default());
-        parts.retain(|(_, range)| !range.is_empty() && range.end <= bytes.len());
         Self {
             name: name.to_owned(),
             bytes,
-            parts,
         }
     }
-}
 
-/// Header tables and sections, read without checks because the seeds are sound.
-fn parts_of(bytes: &[u8]) -> Option<Vec<(String, Range<usize>)>> {
-    let number = |at: usize, size: usize| -> Option<usize> {
-        let mut value = [0; 8];
-        value
-            .get_mut(..size)?
-            .copy_from_slice(bytes.get(at..at + size)?);
-        usize::try_from(u64::from_le_bytes(value)).ok()
-    };
-    let (segments, sections) = (number(32, 8)?, number(40, 8)?);
-    let mut parts = vec![(
-        "segments".to_owned(),
-        segments..segments + 56 * number(56, 2)?,
-    )];
-    let count = number(60, 2)?;
-    if count == 0 {
-        return Some(parts);
+    /// Whether it is a whole ELF file.
+    pub fn is_elf(&self) -> bool {
+        self.bytes.starts_with(b"\x7fELF")
     }
-    parts.push(("sections".to_owned(), sections..sections + 64 * count));
-    let names = number(sections + 64 * number(62, 2)? + 24, 8)?;
-    for index in 0..count {
-        let header = sections + 64 * index;
-        let name: Vec<u8> = bytes
-            .get(names + number(header, 4)?..)?
-            .iter()
-            .copied()
-            .take_while(|byte| *byte != 0)
-            .collect();
-        let (kind, start, size) = (
-            number(header + 4, 4)?,
-            number(header + 24, 8)?,
-            number(header + 32, 8)?,
-        );
-        const NOBITS: usize = 8;
-        if kind != NOBITS {
-            parts.push((
-                String::from_utf8_lossy(&name).into_owned(),
-                start..start.checked_add(size)?,
-            ));
-        }
-    }
-    Some(parts)
 }
 
 /// A program of one segment and no sections: `mov eax, [rdi]; ret`.

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, anyhow, ensure};
 
 use crate::claims::{self, Claims, List};
+use crate::verdicts::Label;
 
 /// A module, or the twin of one.
 #[derive(Clone, Debug)]
@@ -58,10 +59,15 @@ impl Module {
                 self.options.extend(words);
                 return Ok(());
             }
+            // The truth about its races, which `cargo xtask verdicts` reads.
+            "race" => {
+                Label::parse(value)?;
+                return Ok(());
+            }
             _ => {
                 ensure!(
                     self.claims.take(key, value)?,
-                    "`{key}` is no directive of this list (setup, workload, cleanup, options, {})",
+                    "`{key}` is no directive of this list (setup, workload, cleanup, options, race, {})",
                     self.claims.known()
                 );
                 return Ok(());

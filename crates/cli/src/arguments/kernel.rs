@@ -1,6 +1,6 @@
 //! What `redhanded kernel` and the demo take.
 
-use super::{Watch, duration, some_time};
+use super::{Documents, Watch, duration, some_time};
 use clap::{Args, ValueEnum};
 use redhanded_provision::Accel;
 use std::ffi::OsString;
@@ -21,6 +21,7 @@ Examples:
 Exit status:
   that of the workload if no race was found (0 with --gdb)
   66   a race was found (--exit-code, --fail-on)
+  67   too little was looked at (--min-samples, --min-coverage), and no race was found
   125  Redhanded, the virtual machine or its kernel failed, or no code matched the globs";
 
 /// What is observed of a kernel, and how its machine comes to be.
@@ -119,9 +120,8 @@ pub struct Demo {
     #[arg(value_enum, default_value = "program")]
     pub what: DemoOf,
 
-    /// Write the report as JSON to FILE (docs/json.md)
-    #[arg(long, value_name = "FILE")]
-    pub json: Option<PathBuf>,
+    #[command(flatten)]
+    pub documents: Documents,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]

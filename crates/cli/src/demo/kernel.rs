@@ -2,26 +2,30 @@
 //! races in four ways.
 
 use super::{Variable, conclude, found_all, shown, tell};
-use crate::arguments::Select;
+use crate::arguments::{Documents, Select};
 use crate::exit::Failure;
 use crate::kernel::{KernelSubject, options, subject};
-use crate::observe::{Display, Observation, Subject, observe};
+use crate::memory::Memory;
+use crate::observe::{Display, Observation, OnRace, Subject, observe};
 use crate::run::clock;
-use crate::{screen, select};
+use crate::screen;
+use crate::select::Selecting;
 use redhanded_guest::KernelFiles;
 use redhanded_process::Settings;
-use redhanded_provision::{Added, Archive, VmOptions, Wanted, build_module, cache_folder, provide};
+use redhanded_provision::{
+    Added, Archive, VmOptions, Wanted, build_module, own_cache_folder, provide,
+};
 use redhanded_report::Writer;
 use redhanded_target::Signals;
+use redhanded_verdict::Annotations;
 use std::fs;
 use std::io::Write;
-use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The demo looks no longer than this.
-const LONGEST: Duration = Duration::from_secs(60);
+/// The demo looks no longer than this. It takes half a minute, and longer on a busy machine.
+const LONGEST: Duration = Duration::from_secs(180);
 /// The longest a CPU is held.
 const DELAY: Duration = Duration::from_millis(10);
 
@@ -73,24 +77,25 @@ const NEIGHBOURS: &[Variable] = &[
 
 /// Shows every seeded race being caught; fails if one is not, or if a neighbour
 /// is.
-pub fn demo(report_to: Option<&Path>) -> Result<ExitCode, Failure> {
+pub fn demo(documents: &Documents) -> Result<ExitCode, Failure> {
     let signals = Signals::hold();
     screen::say(&format!(
-        "Redhanded boots Debian's kernel as it is in a virtual machine and loads a module with {} \
-         data races beside {} neighbours that do it right.\n",
+        "Redhanded boots Debian's kernel as it is in a virtual machine and loads a module\n\
+         with {} data races beside {} neighbours that do it right.\n",
         SEEDED.len(),
         NEIGHBOURS.len()
     ));
     let display = shown();
     let observation = Observation {
         subject: Subject::Kernel(Box::new(prepare()?)),
-        images: select::images(
+        selecting: Selecting::new(
             &Select {
                 module: vec!["redhanded_demo.ko".to_owned()],
                 ..Select::default()
             },
             &display,
         )?,
+        rights: None,
         signals,
         options: options(DELAY),
         settings: Settings::default(),
@@ -102,17 +107,30 @@ pub fn demo(report_to: Option<&Path>) -> Result<ExitCode, Failure> {
         max_windows: None,
         max_races: None,
         stop_on_race: false,
+        replay: true,
+        scenarios: None,
         core: None,
         log: None,
-        on_race: Some(found_all(SEEDED)),
+        events: None,
+        memory: Memory::default(),
+        on_race: Some(found_with_both_sides()),
+        annotations: Annotations::default(),
+        suspects: Vec::new(),
     };
-    show(observation, &display, report_to)
+    show(observation, &display, documents)
+}
+
+/// Says when all have been caught. One of which only the bytes changed has little to show: its
+/// other side comes sooner or later.
+fn found_with_both_sides() -> OnRace {
+    let mut all = found_all(SEEDED);
+    Box::new(move |race| !race.unknown_origin() && all(race))
 }
 
 fn show(
     observation: Observation,
     display: &Arc<Display>,
-    report_to: Option<&Path>,
+    documents: &Documents,
 ) -> Result<ExitCode, Failure> {
     let observed = observe(observation, display)?;
     let mut text = Vec::new();
@@ -121,8 +139,9 @@ fn show(
     write!(
         text,
         "
-The kernel was not rebuilt and nothing was installed in it: a CPU was held for a moment at
-randomly chosen instructions, and whichever other CPU touched the same bytes was caught.
+The kernel was not rebuilt and nothing was installed in it: a CPU was held for a
+moment at randomly chosen instructions, and whichever other CPU touched the same
+bytes was caught.
 
 What to do next
   redhanded kernel --kernel VMLINUZ --vmlinux VMLINUX --add your.ko -- ./your-test
@@ -130,12 +149,12 @@ What to do next
   redhanded kernel --help                                   everything else
 "
     )?;
-    tell(&text, observed, report_to, caught)
+    tell(&text, observed, documents, display, caught)
 }
 
 /// Fetches what is missing and builds the module.
 fn prepare() -> Result<KernelSubject, Failure> {
-    let cache = cache_folder()?;
+    let cache = own_cache_folder()?;
     let wanted = Wanted {
         archive: Archive::Release,
         debug: true,

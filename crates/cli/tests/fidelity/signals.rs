@@ -33,6 +33,11 @@ fn it_has_traps_of_its_own() {
 }
 
 #[test]
+fn children_inherit_nothing_of_ours() {
+    Row::new("inherited_action").same_as_alone(&[], 128 + 5);
+}
+
+#[test]
 fn threads_keep_their_signal_masks() {
     Row::new("masked").same_as_alone(&[], 0);
 }

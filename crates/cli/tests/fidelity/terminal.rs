@@ -21,7 +21,8 @@ const CTRL_BACKSLASH: &str = "\x1c";
 /// A command that has a terminal, and the user in front of it.
 struct Session {
     keyboard: File,
-    terminal: File,
+    /// Open until the end, so that a resize has something to act on.
+    terminal: Option<File>,
     screen: Receiver<Vec<u8>>,
     seen: String,
     /// How much of it was waited for.
@@ -67,7 +68,7 @@ impl Session {
         });
         Self {
             keyboard,
-            terminal,
+            terminal: Some(terminal),
             screen,
             seen: String::new(),
             read: 0,
@@ -113,7 +114,9 @@ impl Session {
             }
             thread::sleep(Duration::from_millis(5));
         };
-        while let Ok(bytes) = self.screen.recv_timeout(Duration::from_millis(200)) {
+        // All was shown when nobody has the terminal open any more.
+        self.terminal = None;
+        while let Ok(bytes) = self.screen.recv_timeout(HANGS_AFTER) {
             self.seen += &String::from_utf8_lossy(&bytes);
         }
         (std::mem::take(&mut self.seen), status)
@@ -152,7 +155,7 @@ fn a_terminal_in_raw_and_in_cooked_mode() {
         session.shows("cooked\r\n");
         session.types("0 hello\n");
         session.shows("line 0 hello");
-        resize(&session.terminal, "cols", "80");
+        resize(session.terminal.as_ref().unwrap(), "cols", "80");
         session.types("0 size\n");
         session.shows("size 37 80");
         session.types("0 end\n");
@@ -246,7 +249,12 @@ fn a_job_is_left_stopped_at_a_race() {
     assert!(!session.seen.contains("Stopped"), "{}", session.seen);
     let state = || fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let is_left_stopped = || state().contains("State:\tT") && state().contains("TracerPid:\t0\n");
-    assert!(is_left_stopped(), "{}", state());
+    // A thread that slept needs a processor to stop.
+    let start = Instant::now();
+    while !is_left_stopped() {
+        assert!(start.elapsed() < HANGS_AFTER, "{}", state());
+        thread::sleep(Duration::from_millis(5));
+    }
     session.types(CTRL_Z);
     session.shows("Stopped");
     assert!(is_left_stopped(), "{}", state());

@@ -37,8 +37,14 @@ fn said(place: &Place) -> String {
 fn tracer_of(running: &Running) -> Pid {
     let front = running.child.id();
     let children = fs::read_to_string(format!("/proc/{front}/task/{front}/children")).unwrap();
-    let [tracer] = children.split_whitespace().collect::<Vec<_>>()[..] else {
-        panic!("one child is expected: {children}");
+    // The other one reads debug information, and is confined.
+    let is_free = |pid: &&str| {
+        let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+        status.contains("NoNewPrivs:\t0")
+    };
+    let tracers: Vec<&str> = children.split_whitespace().filter(is_free).collect();
+    let [tracer] = tracers[..] else {
+        panic!("one of them should be the tracer: {children}");
     };
     Pid::from_raw(tracer.parse().unwrap())
 }

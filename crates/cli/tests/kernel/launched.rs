@@ -58,6 +58,8 @@ fn what_was_found_before_a_panic_is_kept() {
         module.to_str().unwrap(),
         "--module",
         "redhanded_demo.ko",
+        "--function",
+        "count_*",
     ];
     let script = "sleep 6; echo c > /proc/sysrq-trigger; sleep 1000";
     let workload = ["--json", "run.json", "--", "sh", "-c", script];

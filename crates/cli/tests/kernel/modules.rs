@@ -66,7 +66,7 @@ fn a_module_in_the_place_of_another_is_told_from_it() {
     let script = "
         for turn in 1 2 3; do
             for tide in ebb flood; do
-                insmod $tide.bin && sleep 2 && rmmod $tide || exit 1
+                insmod $tide.bin && sleep 4 && rmmod $tide || exit 1
             done
         done";
     let workload = [

@@ -98,6 +98,15 @@ fn status(pid: u32, field: &str) -> Option<u32> {
     line.trim().parse().ok()
 }
 
+/// SIGTRAP in a set of signals.
+const TRAP: u64 = 1 << (Signal::SIGTRAP as u64 - 1);
+
+fn status_set(pid: u32, field: &str) -> u64 {
+    let text = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let line = text.lines().find_map(|line| line.strip_prefix(field));
+    u64::from_str_radix(line.unwrap().trim(), 16).unwrap()
+}
+
 #[test]
 fn a_running_process_is_caught_and_left_as_it_was() {
     let mut server = Server::start();
@@ -135,7 +144,7 @@ fn only_sources_that_the_user_of_the_process_may_read_are_quoted() {
     let server = Server { place, running };
     for (mode, quoted) in [(0o644, true), (0o600, false)] {
         fs::set_permissions(&secret, Permissions::from_mode(mode)).unwrap();
-        let (status, told) = server.attach("--max-races 1 --for 2m --log log");
+        let (status, told) = server.attach("--max-races 1 --for 2m --show benign --log log");
         assert_eq!(status, 66, "{told}");
         assert!(told.contains("secret.c:"), "{told}");
         assert_eq!(told.contains("password"), quoted, "{mode:o}: {told}");
@@ -158,6 +167,8 @@ fn again_and_again_in_every_way() {
             assert_eq!(status, 0, "{options}: {told}");
             assert!(!told.contains("guarded (long"), "{told}");
             server.is_as_before();
+            let ignored = status_set(server.pid(), "SigIgn:");
+            assert_eq!(ignored & TRAP, 0, "{options}: {ignored:x}");
         }
     }
     server.ends_well();
@@ -195,9 +206,19 @@ fn until(reached: impl Fn() -> bool) {
     }
 }
 
+/// What is killed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Victim {
+    Front,
+    Tracer,
+    /// A tracer that has heard of nothing for a while.
+    StoppedTracer,
+}
+
 /// Kills one of the tool's two processes again and again, at moments that differ;
 /// how many servers died of it.
-fn deaths(options: &str, kill_tracer: bool) -> u32 {
+fn deaths(options: &str, victim: Victim) -> u32 {
+    let kill_tracer = victim != Victim::Front;
     let mut server = Server::start();
     let mut died = 0;
     for round in 0..KILLS {
@@ -205,17 +226,22 @@ fn deaths(options: &str, kill_tracer: bool) -> u32 {
         let mut tool = tool.stderr(Stdio::null()).process_group(0).spawn().unwrap();
         until(|| server.tracer() != 0);
         std::thread::sleep(Duration::from_millis(u64::from(round * 37 % 100)));
-        let victim = if kill_tracer {
+        let killed = if kill_tracer {
             server.tracer()
         } else {
             tool.id()
         };
-        kill(Pid::from_raw(victim.cast_signed()), Signal::SIGKILL).unwrap();
+        let killed = Pid::from_raw(killed.cast_signed());
+        if victim == Victim::StoppedTracer {
+            kill(killed, Signal::SIGSTOP).unwrap();
+            std::thread::sleep(Duration::from_millis(30));
+        }
+        kill(killed, Signal::SIGKILL).unwrap();
         let status = tool.wait().unwrap();
         assert!(!kill_tracer || status.code() == Some(125), "{status}");
         until(|| server.tracer() == 0);
-        // Whoever is to run into a breakpoint that was left does it now.
-        std::thread::sleep(Duration::from_millis(20));
+        // Whoever is to run into a breakpoint that was left does it now, if it gets a processor.
+        std::thread::sleep(Duration::from_millis(100));
         if server.running.child.try_wait().unwrap().is_some() {
             died += 1;
             server = Server::start();
@@ -228,18 +254,24 @@ fn deaths(options: &str, kill_tracer: bool) -> u32 {
 
 #[test]
 fn it_outlives_the_tool() {
-    assert_eq!(deaths("", false), 0);
-    assert_eq!(deaths("--safe", false), 0);
+    assert_eq!(deaths("", Victim::Front), 0);
+    assert_eq!(deaths("--safe", Victim::Front), 0);
 }
 
 #[test]
 fn it_outlives_the_tracer() {
     // A thread whose stop the tracer had not heard of yet is lost; how often that
-    // happens depends on who else wants the processors.
-    let died = deaths("", true);
-    assert!(died <= KILLS / 8, "{died} of {KILLS} died");
-    let died = deaths("--safe", true);
-    assert!(died <= KILLS / 12, "{died} of {KILLS} died");
+    // happens depends on who else wants the processors, of which root's tracer gets one at
+    // once. If breakpoints were left, all would die.
+    let died = deaths("", Victim::Tracer);
+    let most = KILLS / if geteuid().is_root() { 4 } else { 2 };
+    assert!(died <= most, "{died} of {KILLS} died");
+}
+
+#[test]
+fn with_safe_it_outlives_the_tracer_whatever_that_has_not_heard_of() {
+    assert_eq!(deaths("--safe", Victim::Tracer), 0);
+    assert_eq!(deaths("--safe", Victim::StoppedTracer), 0);
 }
 
 #[test]
@@ -250,8 +282,9 @@ fn it_is_left_stopped_at_a_race() {
     assert!(told.contains(&format!("gdb -p {}", server.pid())), "{told}");
     assert!(told.contains("left stopped at the race"), "{told}");
     assert_eq!(server.tracer(), 0);
-    let state = fs::read_to_string(format!("/proc/{}/status", server.pid())).unwrap();
-    assert!(state.contains("State:\tT"), "{state}");
+    // Its first thread slept, and needs a processor to stop.
+    let state = || fs::read_to_string(format!("/proc/{}/status", server.pid())).unwrap();
+    until(|| state().contains("State:\tT"));
     // Let go on, it ends; that a stop of all interrupts sleep is the kernel's way.
     kill(Pid::from_raw(server.pid().cast_signed()), Signal::SIGCONT).unwrap();
     kill(Pid::from_raw(server.pid().cast_signed()), Signal::SIGTERM).unwrap();
@@ -262,26 +295,25 @@ fn it_is_left_stopped_at_a_race() {
 fn a_core_shows_both_threads_at_their_accesses() {
     let mut server = Server::start();
     fs::create_dir(server.place.path("cores")).unwrap();
-    let (status, told) = server.attach("--core cores --max-races 1 --quiet");
+    // Not by changed bytes: they do not show who changed them.
+    let (status, told) = server.attach("--core cores --max-races 1 --detect watch --quiet");
     assert_eq!(status, 66, "{told}");
     let mut cores = fs::read_dir(server.place.path("cores")).unwrap();
     let core = cores.next().expect("there is a core").unwrap().path();
     let mut gdb = server.place.command("gdb");
-    gdb.args([
-        "-batch",
-        "-ex",
-        "thread apply 1 2 bt 1",
-        "-ex",
-        "print $ymm0",
-    ])
-    .arg(server.place.path("server"))
-    .arg(core);
+    let (register, part) = match is_x86_feature_detected!("avx") {
+        true => ("print $ymm0", "v8_int32"),
+        false => ("print $xmm0", "v4_int32"),
+    };
+    gdb.args(["-batch", "-ex", "thread apply 1 2 bt 1", "-ex", register])
+        .arg(server.place.path("server"))
+        .arg(core);
     let shown = gdb.output().expect("gdb is needed to read cores");
     let shown = String::from_utf8_lossy(&shown.stdout).into_owned();
     let at_access =
         shown.matches("in count_request").count() + shown.matches("#0  count_request").count();
     assert!(at_access >= 2, "{shown}");
-    assert!(shown.contains("v8_int32"), "{shown}");
+    assert!(shown.contains(part), "{shown}");
     server.is_as_before();
     server.ends_well();
 }

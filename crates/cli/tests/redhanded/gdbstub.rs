@@ -4,7 +4,9 @@ use crate::place::{Outcome, Place, Running, members};
 use nix::sys::signal::{Signal, kill};
 use nix::sys::socket::{Backlog, listen};
 use nix::unistd::Pid;
+use std::fs::{self, Permissions};
 use std::io::{Read, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -70,8 +72,13 @@ impl Stub {
                 thread::sleep(BY_ITSELF);
                 drop((listener, first));
             });
-            // It cannot be seen to connect.
-            thread::sleep(Duration::from_secs(1));
+            // It cannot be seen to connect, but that it holds signals, which comes before.
+            let start = Instant::now();
+            while !holds_signals(running.child.id()) {
+                assert!(start.elapsed() < BY_ITSELF, "it does not begin");
+                thread::sleep(Duration::from_millis(5));
+            }
+            thread::sleep(Duration::from_millis(500));
             return running;
         }
         let running = place.start(command());
@@ -80,6 +87,13 @@ impl Stub {
         thread::sleep(Duration::from_millis(300));
         running
     }
+}
+
+/// Whether a process would learn of a SIGTERM without dying of it.
+fn holds_signals(pid: u32) -> bool {
+    let blocked = crate::interruption::status_field(pid, "SigBlk");
+    let bit = 1 << (Signal::SIGTERM as u64 - 1);
+    u64::from_str_radix(&blocked, 16).is_ok_and(|blocked| blocked & bit != 0)
 }
 
 /// Has `each` done with all stubs, and wants its `end` within `limit`.
@@ -135,4 +149,23 @@ fn its_front_is_killed() {
 #[test]
 fn it_gives_up() {
     with_each(BY_ITSELF, |running| Some(running.end()), 125);
+}
+
+#[test]
+fn a_cache_that_others_may_change_is_not_used() {
+    let place = Place::with("end");
+    let kernels = place.path("kernels");
+    fs::create_dir(&kernels).unwrap();
+    let old = kernels.join("linked/4194305/precious");
+    fs::create_dir_all(&old).unwrap();
+    fs::set_permissions(&kernels, Permissions::from_mode(0o777)).unwrap();
+    let mut command = place.redhanded("kernel --gdb unix:none --vmlinux ./end".split(' '));
+    command.env("REDHANDED_KERNELS", &kernels);
+    let outcome = place.finish(command);
+    outcome.refused(125, "other users may write to");
+    assert!(old.exists(), "nothing of it is removed");
+    assert!(
+        !kernels.join("unpacked").exists(),
+        "and nothing is put there"
+    );
 }

@@ -4,13 +4,23 @@
 
 mod attach;
 mod bad_input;
+mod ci;
+mod confined;
+mod debuginfod;
+mod evidence;
 mod exit_status;
 mod fidelity;
+mod full_disk;
 mod gdbstub;
+mod hunt;
 mod interruption;
 mod log;
+mod lost_tracer;
+mod page;
 mod permissions;
 mod place;
+mod replay;
 mod reports;
 mod screen;
 mod sites;
+mod store;

@@ -39,7 +39,7 @@ fn without_perf_events_ptrace_sets_the_watches() {
 #[test]
 fn where_only_perf_is_wanted_the_bytes_are_read_again() {
     let place = Place::with("racy");
-    let line = "run --watch perf --repeat 10 --json report.json -- ./racy";
+    let line = "run --watch perf --max-races 1 --kill --for 2m --json report.json -- ./racy";
     let outcome = without(&place, PERF_EVENT_OPEN, line);
     assert_eq!(outcome.status, 66, "{outcome:#?}");
     let told = outcome.stderr.split_whitespace().collect::<Vec<_>>();

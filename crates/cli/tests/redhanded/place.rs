@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 /// A run that is not over by then hangs. No test waits this long for anything.
-const HANGS_AFTER: Duration = Duration::from_secs(300);
+const HANGS_AFTER: Duration = Duration::from_secs(600);
 
 /// What came of a run.
 #[derive(Debug)]
@@ -126,6 +126,9 @@ impl Place {
         command
             .current_dir(self.folder.path())
             .env_remove("NO_COLOR")
+            .env_remove("COLUMNS")
+            // So that a panic is told as one.
+            .env("RUST_BACKTRACE", "0")
             .env("LC_ALL", "C.UTF-8")
             .stdin(Stdio::null());
         command
@@ -248,9 +251,18 @@ fn wait(child: &mut Child) -> i32 {
 }
 
 #[track_caller]
+/// A process that ends with another one may take a moment.
 fn nothing_left(group: u32) {
-    let left = members(group);
-    assert!(left.is_empty(), "left behind: {left:?}");
+    let start = Instant::now();
+    loop {
+        let left = members(group);
+        if left.is_empty() {
+            return;
+        }
+        let late = start.elapsed() > Duration::from_secs(10);
+        assert!(!late, "left behind: {left:?}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
 }
 
 /// The living processes of a group: number, name and state.

@@ -8,6 +8,7 @@ use std::io::{Read, Write, pipe};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::symlink;
 use std::process::{Command, Stdio};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -56,7 +57,8 @@ fn what_a_message_quotes_cannot_act_on_the_terminal() {
 struct Terminal {
     keyboard: File,
     slave: OwnedFd,
-    screen: JoinHandle<Vec<u8>>,
+    shown: Arc<Mutex<Vec<u8>>>,
+    screen: JoinHandle<()>,
 }
 
 impl Terminal {
@@ -68,22 +70,27 @@ impl Terminal {
         }
         let keyboard = File::from(terminal.master);
         let mut master = keyboard.try_clone().unwrap();
+        let shown = Arc::new(Mutex::new(Vec::new()));
+        let sent = Arc::clone(&shown);
         let screen = std::thread::spawn(move || {
-            let mut sent = Vec::new();
             let mut buffer = [0; 4096];
             // The end of a terminal is an error.
             while let Ok(got) = master.read(&mut buffer)
                 && got > 0
             {
-                sent.extend(&buffer[..got]);
+                sent.lock().unwrap().extend(&buffer[..got]);
             }
-            sent
         });
         Self {
             keyboard,
             slave: terminal.slave,
+            shown,
             screen,
         }
+    }
+
+    fn shown(&self) -> String {
+        String::from_utf8_lossy(&self.shown.lock().unwrap()).into_owned()
     }
 
     fn end(&self) -> OwnedFd {
@@ -93,7 +100,8 @@ impl Terminal {
     /// All that was sent, once nobody has it open any more.
     fn sent(self) -> String {
         drop(self.slave);
-        String::from_utf8_lossy(&self.screen.join().unwrap()).into_owned()
+        self.screen.join().unwrap();
+        String::from_utf8_lossy(&self.shown.lock().unwrap()).into_owned()
     }
 }
 
@@ -114,6 +122,11 @@ fn converse(mut command: Command) -> String {
     command.env("TERM", "xterm").env("NO_COLOR", "1");
     let mut child = command.spawn().unwrap();
     drop(command);
+    // What is typed before it asks is shown before its question.
+    while !terminal.shown().contains("name? ") {
+        assert_eq!(child.try_wait().unwrap(), None, "{:?}", terminal.shown());
+        std::thread::sleep(Duration::from_millis(5));
+    }
     for keys in ["J", "o\n"] {
         // Longer than any progress would wait.
         std::thread::sleep(Duration::from_millis(1500));
@@ -154,6 +167,11 @@ fn attached(shared: bool, progress: &str) -> String {
         process.spawn().unwrap()
     };
     let pid = process.id().to_string();
+    // As `setsid` it is another program, in another session.
+    let program = format!("/proc/{pid}/exe");
+    while !std::fs::read_link(&program).unwrap().ends_with("prompt") {
+        std::thread::sleep(Duration::from_millis(1));
+    }
     let options = ["attach", "--for", "2s", "--progress", progress, &pid];
     let mut command = place.redhanded(options);
     command.stderr(terminal.end());
@@ -182,10 +200,20 @@ fn progress_has_a_terminal_of_its_own_or_none() {
 fn a_log_gets_whole_lines_if_it_is_asked_for() {
     let place = Place::with("prompt");
     let outcome = place.run("run --progress always ./prompt 11".split(' '));
-    let lines: Vec<&str> = outcome.stderr.lines().collect();
-    assert!(lines[0].starts_with("redhanded: 10."), "{outcome:#?}");
-    assert!(lines[0].contains(" samples/s "), "{outcome:#?}");
-    assert!(lines[1].starts_with("No race caught"), "{outcome:#?}");
+    // The first is due after ten seconds, and comes later on a busy machine.
+    let (progress, report) = outcome.stderr.split_once("No race caught").unwrap();
+    assert!(!report.contains("samples/s"), "{outcome:#?}");
+    let lines: Vec<&str> = progress.lines().collect();
+    assert!(
+        !lines.is_empty() && progress.ends_with('\n'),
+        "{outcome:#?}"
+    );
+    for line in lines {
+        let seconds = line.strip_prefix("redhanded: ").unwrap();
+        let (seconds, _) = seconds.split_once(" s  ").unwrap();
+        assert!(seconds.parse::<f64>().unwrap() >= 10.0, "{outcome:#?}");
+        assert!(line.contains(" samples/s "), "{outcome:#?}");
+    }
     assert!(!outcome.stderr.contains(['\r', '\u{1b}']), "{outcome:#?}");
 }
 

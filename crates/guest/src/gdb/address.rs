@@ -3,10 +3,16 @@
 use super::GdbError;
 use std::fmt;
 use std::io;
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::str::FromStr;
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
 use thiserror::Error;
+
+/// How long finding the addresses of a host may take.
+const RESOLVES_WITHIN: Duration = Duration::from_secs(10);
 
 /// Where a stub listens.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -80,7 +86,12 @@ impl Address {
         match self {
             Self::Unix(_) => Ok(Vec::new()),
             Self::Tcp { host, port } => {
-                let found: Vec<_> = (host.as_str(), *port).to_socket_addrs()?.collect();
+                if let Ok(number) = host.parse::<IpAddr>() {
+                    return Ok(vec![SocketAddr::new(number, *port)]);
+                }
+                let (host, port) = (host.clone(), *port);
+                let resolve = move || Ok((host.as_str(), port).to_socket_addrs()?.collect());
+                let found: Vec<SocketAddr> = within(RESOLVES_WITHIN, resolve)?;
                 if found.is_empty() {
                     return Err(io::Error::other("the host has no address"));
                 }
@@ -101,9 +112,38 @@ impl Address {
     }
 }
 
+/// Does something that cannot be interrupted, but no longer than `limit`.
+fn within<T: Send + 'static>(
+    limit: Duration,
+    what: impl FnOnce() -> io::Result<T> + Send + 'static,
+) -> io::Result<T> {
+    let (sender, result) = mpsc::channel();
+    let doing = thread::Builder::new().spawn(move || {
+        let _ = sender.send(what());
+    })?;
+    let done = result.recv_timeout(limit).map_err(|_| {
+        let why = format!("its name was not resolved within {} s", limit.as_secs());
+        io::Error::new(io::ErrorKind::TimedOut, why)
+    })?;
+    // Whoever asks may fork next, and must not have a second thread then.
+    let _ = doing.join();
+    done
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn nobody_waits_for_a_name_for_ever() {
+        let limit = Duration::from_millis(20);
+        let slow = within(limit, || {
+            thread::sleep(Duration::from_secs(60));
+            Ok(())
+        });
+        assert_eq!(slow.unwrap_err().kind(), io::ErrorKind::TimedOut);
+        assert_eq!(within(Duration::from_secs(60), || Ok(7)).unwrap(), 7);
+    }
 
     #[test]
     fn reads_what_people_and_qemu_write() {

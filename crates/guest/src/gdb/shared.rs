@@ -5,8 +5,8 @@ use super::patience::{Patience, deadline};
 use super::{Address, GdbError};
 use nix::errno::Errno;
 use nix::sys::socket::{
-    AddressFamily, SockFlag, SockType, SockaddrStorage, UnixAddr, connect, getsockopt, setsockopt,
-    socket, sockopt,
+    AddressFamily, SockFlag, SockType, SockaddrLike, SockaddrStorage, UnixAddr, connect,
+    getsockname, getsockopt, setsockopt, socket, sockopt,
 };
 use redhanded_sys as sys;
 use std::io::{self, ErrorKind};
@@ -25,13 +25,23 @@ impl Address {
     /// # Errors
     /// When there is no such host, or no room for another file.
     pub fn socket(&self) -> io::Result<OwnedFd> {
-        let family = match self.first()? {
-            None => AddressFamily::Unix,
-            Some(SocketAddr::V4(_)) => AddressFamily::Inet,
-            Some(SocketAddr::V6(_)) => AddressFamily::Inet6,
+        let make = |family| {
+            let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
+            socket(family, SockType::Stream, flags, None)
         };
-        let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
-        Ok(socket(family, SockType::Stream, flags, None)?)
+        let addresses = self.resolved()?;
+        if addresses.is_empty() {
+            return Ok(make(AddressFamily::Unix)?);
+        }
+        // A host may have addresses of both kinds, and a socket for the newer one reaches
+        // both. A machine may have it turned off.
+        if addresses.iter().any(SocketAddr::is_ipv6)
+            && let Ok(both) = make(AddressFamily::Inet6)
+        {
+            setsockopt(&both, sockopt::Ipv6V6Only, &false)?;
+            return Ok(both);
+        }
+        Ok(make(AddressFamily::Inet)?)
     }
 
     /// Connects such a socket, in every process that has it open, within `limit`.
@@ -41,18 +51,42 @@ impl Address {
         patience: &mut Patience,
         limit: Duration,
     ) -> Result<(), GdbError> {
-        let connected = match (self, self.first()) {
-            (_, Err(error)) => Err(error),
-            (Self::Unix(path), _) => reach_path(socket, path, patience, deadline(limit)),
-            (_, Ok(Some(address))) => reach_host(socket, address, patience, deadline(limit)),
-            (_, Ok(None)) => Err(io::Error::other("the host has no address")),
+        let until = deadline(limit);
+        let connected = match self {
+            Self::Unix(path) => reach_path(socket, path, patience, until),
+            Self::Tcp { .. } => self
+                .resolved()
+                .and_then(|addresses| reach_any(socket, &addresses, patience, until)),
         };
         connected.map_err(|source| self.refused(source))
     }
+}
 
-    fn first(&self) -> io::Result<Option<SocketAddr>> {
-        Ok(self.resolved()?.into_iter().next())
+/// Tries the addresses of a host one after the other.
+fn reach_any(
+    socket: &OwnedFd,
+    addresses: &[SocketAddr],
+    patience: &mut Patience,
+    deadline: Instant,
+) -> io::Result<()> {
+    let both =
+        getsockname::<SockaddrStorage>(socket.as_raw_fd())?.family() == Some(AddressFamily::Inet6);
+    let mut refused = io::Error::other("the host has no address that can be reached");
+    for address in addresses {
+        let address = match address {
+            SocketAddr::V4(old) if both => {
+                SocketAddr::new(old.ip().to_ipv6_mapped().into(), old.port())
+            }
+            SocketAddr::V6(_) if !both => continue,
+            address => *address,
+        };
+        match reach_host(socket, address, patience, deadline) {
+            Ok(()) => return Ok(()),
+            Err(error) if error.kind() == ErrorKind::TimedOut => return Err(error),
+            Err(error) => refused = error,
+        }
     }
+    Err(refused)
 }
 
 /// A listener whose queue is full says so, and nothing tells when there is room.
@@ -79,10 +113,16 @@ fn reach_host(
     patience: &mut Patience,
     deadline: Instant,
 ) -> io::Result<()> {
-    match connect(socket.as_raw_fd(), &SockaddrStorage::from(address)) {
-        Err(Errno::EINPROGRESS) => {}
-        connected => connected?,
+    let connect = || connect(socket.as_raw_fd(), &SockaddrStorage::from(address));
+    match connect() {
+        // The end of an earlier attempt, which has to be heard first.
+        Err(Errno::ECONNABORTED) => connect(),
+        connected => connected,
     }
+    .or_else(|error| match error {
+        Errno::EINPROGRESS => Ok(()),
+        other => Err(other),
+    })?;
     loop {
         let left = patience.left(deadline).ok_or_else(out_of_time)?;
         match sys::wait_ready(socket.as_fd(), sys::ReadyTo::Write, left) {
@@ -101,4 +141,39 @@ fn reach_host(
 
 fn out_of_time() -> io::Error {
     io::Error::new(ErrorKind::TimedOut, "it does not accept the connection")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::TcpListener;
+
+    #[test]
+    fn a_host_is_reached_at_any_of_its_addresses() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let there = listener.local_addr().unwrap();
+        // Nobody is given this port without asking for it.
+        let unused: SocketAddr = "127.0.0.1:1".parse().unwrap();
+        let Ok(newer) = "[::1]:1".parse::<Address>().unwrap().socket() else {
+            eprintln!("skipped: no IPv6 here");
+            return;
+        };
+        let older: Address = unused.to_string().parse().unwrap();
+        for socket in [newer, older.socket().unwrap()] {
+            let addresses = [
+                SocketAddr::new("::1".parse().unwrap(), unused.port()),
+                unused,
+                unused,
+                there,
+            ];
+            let until = deadline(Duration::from_secs(20));
+            reach_any(&socket, &addresses, &mut Patience::new(None), until).unwrap();
+            let (_, client) = listener.accept().unwrap();
+            assert!(client.ip().is_loopback());
+        }
+        let socket = older.socket().unwrap();
+        let until = deadline(Duration::from_secs(20));
+        let refused = reach_any(&socket, &[unused], &mut Patience::new(None), until);
+        assert_eq!(refused.unwrap_err().kind(), ErrorKind::ConnectionRefused);
+    }
 }

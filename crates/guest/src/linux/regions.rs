@@ -13,6 +13,15 @@ const FIXED_MAPPINGS: u64 = 0xffff_ffff_ff00_0000;
 /// The end of the page structures.
 const PAGES_END: u64 = 0xffff_ffff_0000_0000;
 
+/// What the page tables say of a page.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct KernelPage {
+    /// Whether it is a device's.
+    pub uncached: bool,
+    pub writable: bool,
+    pub executable: bool,
+}
+
 impl Kernel {
     /// The variable at `address`, if it is among this CPU's data, which start at
     /// `base`.
@@ -75,27 +84,40 @@ impl Kernel {
                 registers.is_some_and(|r| r.general.stack_pointer() / PAGE == address / PAGE)
             })
         };
-        mapped && !on_stack(source) && self.is_uncached(source, cpu, address) != Some(false)
+        if !mapped || on_stack(source) {
+            return false;
+        }
+        let page = self.page(source, cpu, address);
+        page.is_none_or(|page| page.uncached)
     }
 
     /// Walks the page tables of a CPU, which are in the direct map like all memory.
-    fn is_uncached(&self, source: &mut dyn Source, cpu: u32, address: u64) -> Option<bool> {
+    pub fn page(&self, source: &mut dyn Source, cpu: u32, address: u64) -> Option<KernelPage> {
         const PRESENT: u64 = 1;
+        const WRITABLE: u64 = 1 << 1;
         const LARGE: u64 = 1 << 7;
         const UNCACHED: u64 = 1 << 4;
+        const NOT_EXECUTABLE: u64 = 1 << 63;
         const FRAME: u64 = 0x000f_ffff_ffff_f000;
         let [direct, ..] = self.areas?;
         let registers = source.registers(cpu)?;
         let five_levels = registers.cr4? & (1 << 12) != 0;
         let mut table = registers.cr3? & FRAME;
+        let (mut writable, mut executable) = (true, true);
         for level in (0..if five_levels { 5 } else { 4 }).rev() {
             let index = address >> (12 + 9 * level) & 0x1ff;
             let entry = source.word(direct.wrapping_add(table).wrapping_add(8 * index))?;
             if entry & PRESENT == 0 {
                 return None;
             }
+            writable &= entry & WRITABLE != 0;
+            executable &= entry & NOT_EXECUTABLE == 0;
             if level == 0 || (level < 3 && entry & LARGE != 0) {
-                return Some(entry & UNCACHED != 0);
+                return Some(KernelPage {
+                    uncached: entry & UNCACHED != 0,
+                    writable,
+                    executable,
+                });
             }
             table = entry & FRAME;
         }

@@ -5,7 +5,7 @@ use crate::gdb::Answer;
 use redhanded_model::{
     Avma, Context, Region, Registers, SpaceId, Standstill, TaskId, ThreadName, Unseen,
 };
-use redhanded_target::{Batch, Capacity, Control, Hint, Inspect, Module};
+use redhanded_target::{Batch, Capacity, Control, Hint, Holds, Inspect, Mapping, Module};
 use std::cmp::Ordering;
 use std::ops::Range;
 use std::sync::Arc;
@@ -22,6 +22,8 @@ const LONG: Duration = Duration::from_millis(4);
 const CHECKED: u32 = 4;
 /// How much of a stack is read at once to unwind it.
 const STACK_READ: usize = 1024;
+/// The size of a page.
+const PAGE: u64 = 4096;
 /// The longest instruction.
 const LONGEST_INSTRUCTION: u64 = 15;
 
@@ -79,6 +81,28 @@ impl Inspect for GuestMachine {
         Arc::clone(&self.kernel).region(self, address.0)
     }
 
+    /// Nothing is said of user memory, of devices and of what is not there: the kernel expects
+    /// some of its accesses to fault, and mends that.
+    fn page(&mut self, _space: SpaceId, page: u64) -> Option<Mapping> {
+        let view = self.kernel_view();
+        let found = Arc::clone(&self.kernel).page(self, view, page);
+        let memory = found.filter(|found| page >= USER_END && !found.uncached);
+        Some(Mapping {
+            range: page..page.saturating_add(PAGE),
+            writable: memory.is_some_and(|found| found.writable),
+            executable: memory.is_some_and(|found| found.executable),
+            holds: memory.map_or(Holds::Unknown, |_| Holds::Bytes),
+        })
+    }
+
+    /// The kernel goes on after a warning, and after faults that its tables of exceptions list.
+    fn handled_signals(&mut self, _space: SpaceId) -> u64 {
+        const SIGILL: u64 = 1 << 3;
+        const SIGBUS: u64 = 1 << 6;
+        const SIGSEGV: u64 = 1 << 10;
+        SIGILL | SIGBUS | SIGSEGV
+    }
+
     fn thread_name(&mut self, task: TaskId) -> ThreadName {
         Arc::clone(&self.kernel).thread_name(self, task.0)
     }
@@ -106,7 +130,7 @@ impl Batch for GuestMachine {
                     self.is_stalled(SPACE);
                 }
             }
-            Hint::Idle | Hint::Elapsed(_) => {}
+            Hint::Idle | Hint::Elapsed(_) | Hint::Allowance(_) => {}
         }
     }
 

@@ -3,6 +3,7 @@
 use super::script::{PATIENCE, SHORT, met, registers, stopped};
 use redhanded_guest::gdb::{Answer, GdbError, Point, PointKind, Request, StopReply};
 use redhanded_model::Register;
+use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -193,17 +194,19 @@ fn a_stop_that_crosses_an_interrupt_is_told_once() {
 
 #[test]
 fn a_stop_that_has_come_already_needs_no_interrupt() {
+    let (tell, told) = mpsc::channel();
     met(
-        |stub| {
+        move |stub| {
             stub.expect("vCont;c");
             stub.say("T05thread:02;");
+            tell.send(()).unwrap();
             stub.answer("Hg1", "OK");
             stub.part();
         },
         |mut gdb| {
             gdb.resume(None).unwrap();
             // Nothing is read meanwhile.
-            thread::sleep(Duration::from_millis(100));
+            told.recv().unwrap();
             assert_eq!(
                 gdb.interrupt(PATIENCE).unwrap(),
                 stopped(2, StopReply::TRAP)

@@ -222,16 +222,17 @@ impl BlockingEventLoop for Loop {
         stream: &mut UnixStream,
     ) -> Result<Event<Self::StopReason>, WaitForStopReasonError<&'static str, std::io::Error>> {
         loop {
+            // First, so that it has run however soon the interrupt comes.
+            for _ in 0..100 {
+                if let Some(stop) = machine.step() {
+                    return Ok(Event::TargetStopped(stop));
+                }
+            }
             if stream.peek().map_or(true, |byte| byte.is_some()) {
                 let byte = ConnectionExt::read(stream);
                 return byte
                     .map(Event::IncomingData)
                     .map_err(WaitForStopReasonError::Connection);
-            }
-            for _ in 0..100 {
-                if let Some(stop) = machine.step() {
-                    return Ok(Event::TargetStopped(stop));
-                }
             }
         }
     }

@@ -5,29 +5,39 @@
 //! demand: lines and functions unit by unit, all variables when the first is looked up.
 //! Without it, the symbol tables provide what they can.
 
+mod conditions;
+mod coverage;
+mod definitions;
+mod evidence;
+mod expression;
 mod files;
-mod identifiers;
 mod linux;
 mod locate;
-mod marking;
 mod names;
+mod openmp;
+mod origin;
 mod parts;
+mod pointers;
 mod program;
+mod reading;
+mod scope;
 mod sections;
-mod source;
+mod sources;
 mod symbols;
-mod synchronisation;
+mod text;
 mod types;
 mod variables;
 mod words;
 
 pub use locate::DebugSearch;
-pub use parts::Part;
-pub use synchronisation::SourceSync;
+pub use parts::{Part, Step};
+pub use pointers::{Named, Pointed, Source};
+pub use reading::{Reading, Shown};
 pub use types::How;
 pub(crate) use types::{as_written, qualify};
 pub use variables::Variable;
 
+use crate::ahead::PlacedCondition;
 use crate::file_bytes::FileBytes;
 use crate::kernel_file::CarriedTypes;
 use crate::live::LiveText;
@@ -36,13 +46,14 @@ use addr2line::{Context, FrameIter};
 use locate::Located;
 use object::Object;
 use program::Program;
-use redhanded_model::Svma;
+use redhanded_model::{SourceEvidence, Svma};
+use redhanded_sys::may_read_debug_information;
 use sections::{Loaded, Slice};
+use sources::Judge;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::SystemTime;
 use symbols::Symbols;
-use synchronisation::Judge;
 
 /// More inlined frames at one address mean damage.
 const MAX_INLINED: usize = 256;
@@ -61,9 +72,6 @@ struct Inner {
     /// Whether it is Linux or one of its modules, where the names of functions tell which of
     /// them synchronise.
     kernel: bool,
-    /// Whether it is a program. A program accesses its globals directly, a library through
-    /// its GOT.
-    program: bool,
     search: DebugSearch,
     located: OnceLock<Option<Located>>,
     loaded: OnceLock<Option<Loaded>>,
@@ -71,6 +79,7 @@ struct Inner {
     /// The types (BTF) in a kernel.
     types: Arc<CarriedTypes>,
     judge: Judge,
+    flows: pointers::Flows,
 }
 
 /// A source frame at an address; it may be inlined.
@@ -125,12 +134,12 @@ impl DebugInfo {
                 segments: image.segments().to_vec(),
                 live: image.live_text(),
                 kernel: image.is_kernel(),
-                program: image.interpreter().is_some() || !image.position_independent(),
                 located: OnceLock::new(),
                 loaded: OnceLock::new(),
                 symbols: OnceLock::new(),
                 types: Arc::clone(&image.types),
                 judge: Judge::new(search.sources.clone()),
+                flows: pointers::Flows::default(),
                 search,
             }),
         }
@@ -212,11 +221,31 @@ impl DebugInfo {
         self.inner.variable_at(svma)
     }
 
-    /// Whether, according to the source, the instruction at `svma` makes a synchronising
-    /// access.
+    /// What the address of the access at `svma` points into: the variable or expression that
+    /// its base register holds there.
     #[must_use]
-    pub fn synchronisation(&self, svma: Svma) -> SourceSync {
-        self.inner.synchronisation(svma)
+    pub fn pointed_at(&self, svma: Svma) -> Option<Pointed> {
+        pointers::pointed_at(&self.inner, svma)
+    }
+
+    /// What the source says about the access of the instruction at `svma`, or about the
+    /// first if it makes several.
+    #[must_use]
+    pub fn source_evidence(&self, svma: Svma) -> SourceEvidence {
+        self.inner.source_evidence(svma, None)
+    }
+
+    /// The same about an access to the bytes at `data`. Variables that lie elsewhere are not
+    /// what the source accesses there.
+    #[must_use]
+    pub fn source_evidence_at(&self, svma: Svma, data: Svma) -> SourceEvidence {
+        self.inner.source_evidence(svma, Some(data))
+    }
+
+    /// The conditions under which the source makes the access at `svma`, innermost first: in the
+    /// function that contains it, and in those that it was inlined into.
+    pub(crate) fn conditions(&self, svma: Svma, source: &SourceEvidence) -> Vec<PlacedCondition> {
+        self.inner.conditions(svma, source, &self.frames(svma))
     }
 
     /// The contents of a section of the separate debug file.
@@ -242,6 +271,9 @@ impl Inner {
     }
 
     fn ask<T>(&self, question: impl FnOnce(&Program<'_>) -> Option<T>) -> Option<T> {
+        if !may_read_debug_information() {
+            return None;
+        }
         self.loaded
             .get_or_init(|| {
                 let located = self.located()?;
@@ -254,8 +286,13 @@ impl Inner {
 
     /// The code from `svma` on, up to the length of one instruction.
     fn code_at(&self, svma: Svma) -> Option<&[u8]> {
+        self.bytes_at(svma, 15)
+    }
+
+    /// Up to `len` bytes from `svma` on.
+    fn bytes_at(&self, svma: Svma, len: usize) -> Option<&[u8]> {
         let segment = self.segments.iter().find(|s| s.contains(svma))?;
-        self.live.bytes_at(&self.file, segment, svma, 15)
+        self.live.bytes_at(&self.file, segment, svma, len)
     }
 
     /// When the image was last written.

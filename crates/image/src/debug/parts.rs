@@ -1,6 +1,7 @@
 //! Finds the field or element of a variable that an access touches.
 
 use super::program::{Die, Entry, MAX_HOPS, Program};
+use super::reading::Reading;
 use super::types::{How, Spelling, is_qualifier};
 use gimli::constants as dw;
 use redhanded_model::BitField;
@@ -19,10 +20,44 @@ pub struct Part {
     /// The fields that are touched, if there are several.
     pub spans: Vec<String>,
     /// Whether the path leads through a union or the variants of an enum. It then names the
-    /// first member that fits.
+    /// member that the source expression names, or else the first that fits.
     pub in_union: bool,
+    /// The way to it, step by step.
+    pub steps: Vec<Step>,
+    /// What the accessed bytes mean, if they are one value.
+    pub reading: Option<Reading>,
     /// Why every access to the part synchronises, if it does.
     pub synchronising: Option<How>,
+}
+
+impl Part {
+    /// Whether the source's `expressions` name the last member on the way to it.
+    #[must_use]
+    pub fn is_named_by(&self, expressions: &str) -> bool {
+        let mut members = self.steps.iter().rev();
+        let last = members.find_map(|step| step.to.strip_prefix('.'));
+        let mut words = expressions.split(|c: char| !c.is_alphanumeric() && c != '_');
+        last.is_some_and(|member| words.any(|word| word == member))
+    }
+}
+
+/// One step of the way from an object to a part of it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Step {
+    /// The type that has the member, or whose element it is.
+    pub of: String,
+    /// The member or the element: `.flags`, `[3]`.
+    pub to: String,
+}
+
+/// A part, with the type at the end of its path.
+pub(super) struct Reached {
+    pub(super) part: Part,
+    pub(super) kind: Die,
+    /// How far into that type the access begins.
+    pub(super) into: u64,
+    /// After each step of the way: the type there, and how far its start is from the first.
+    pub(super) along: Vec<(Die, u64)>,
 }
 
 /// The accessed bytes, relative to the type under examination.
@@ -53,39 +88,67 @@ struct Field {
 }
 
 impl<'d> Program<'d> {
-    /// The part of a variable of type `variable` at `offset`.
-    pub(super) fn part(&self, variable: Die, offset: u64, size: u64) -> Part {
+    /// The part of a variable of type `variable` at `offset`. Of the members of a union it
+    /// is one of those that `members` lists, if one of them fits.
+    pub(super) fn part(&self, variable: Die, offset: u64, size: u64, members: &[&str]) -> Part {
+        self.reach(variable, offset, size, members).part
+    }
+
+    /// The same, with the type at the end.
+    pub(super) fn reach(&self, kind: Die, offset: u64, size: u64, members: &[&str]) -> Reached {
         let mut part = Part::default();
         let mut span = Span {
             start: offset,
             len: size.max(1),
         };
-        let mut die = variable;
+        let mut die = kind;
+        // What people call the type that is being looked into: an anonymous one has the name
+        // of what holds it.
+        let mut holder = String::new();
+        let mut along = Vec::new();
         for _ in 0..MAX_HOPS {
-            let named = die;
-            let Some((bare, entry)) = self.bare(die, &mut part.synchronising) else {
-                part.type_name = self.type_name(Some(named));
-                return part;
-            };
-            part.type_name = self.type_name(Some(named));
+            let bare = self.bare(die, &mut part.synchronising);
+            part.type_name = self.type_name(Some(die));
+            let Some((bare, entry)) = bare else { break };
             // The inside of an atomic belongs to its library.
             if part.synchronising == Some(How::Atomic) {
-                return part;
+                break;
             }
+            if self.name(bare).is_some() {
+                holder = self.type_name(Some(bare));
+            } else if holder.is_empty() || self.name(die).is_some() {
+                holder.clone_from(&part.type_name);
+            }
+            let before = part.path.len();
             let next = match entry.tag() {
                 dw::DW_TAG_structure_type | dw::DW_TAG_class_type | dw::DW_TAG_union_type => {
                     let union = entry.tag() == dw::DW_TAG_union_type;
-                    self.member(bare, union, &mut span, &mut part)
+                    self.member(bare, union, &mut span, &mut part, members)
                 }
                 dw::DW_TAG_array_type => self.element(bare, &mut span, &mut part),
                 _ => None,
             };
+            if let Some(to) = part.path.get(before..).filter(|to| !to.is_empty()) {
+                part.steps.push(Step {
+                    of: holder.clone(),
+                    to: to.to_owned(),
+                });
+                along.push((next.unwrap_or(die), offset.saturating_sub(span.start)));
+            }
             match next {
                 Some(next) => die = next,
-                None => return part,
+                None => break,
             }
         }
-        part
+        if part.bit_fields.is_empty() {
+            part.reading = self.reading(die, span.start, span.len);
+        }
+        Reached {
+            part,
+            kind: die,
+            into: span.start,
+            along,
+        }
     }
 
     /// The type without typedefs and qualifiers. If one of them is atomic or volatile, the
@@ -96,15 +159,22 @@ impl<'d> Program<'d> {
             let entry = self.entry(die)?;
             *how = how.or_else(|| self.synchronises(die));
             if !is_qualifier(entry.tag()) {
-                // The definition for a declaration cannot be found cheaply.
-                return Some((die, entry));
+                let defined = self.defined(die);
+                return Some((defined, self.entry(defined)?));
             }
             die = self.link(die, dw::DW_AT_type)?;
         }
         None
     }
 
-    fn member(&self, holder: Die, union: bool, span: &mut Span, part: &mut Part) -> Option<Die> {
+    fn member(
+        &self,
+        holder: Die,
+        union: bool,
+        span: &mut Span,
+        part: &mut Part,
+        members: &[&str],
+    ) -> Option<Die> {
         let mut fields = Vec::new();
         let mut bits = Vec::new();
         let mut variants = Vec::new();
@@ -138,9 +208,13 @@ impl<'d> Program<'d> {
         }
         let is_variant = !variants.is_empty();
         fields.extend(variants);
+        let fits =
+            |field: &&Field| field.start <= span.start && span.end() <= field.start + field.size;
+        let is_named = |field: &&Field| union && members.contains(&field.name.as_str());
         if let Some(field) = fields
             .iter()
-            .find(|field| field.start <= span.start && span.end() <= field.start + field.size)
+            .find(|field| fits(field) && is_named(field))
+            .or_else(|| fields.iter().find(fits))
         {
             if field.discriminant {
                 return None;
@@ -245,7 +319,7 @@ impl<'d> Program<'d> {
     }
 
     /// The bits of a bit-field, counted from the start of the type that contains it.
-    fn bit_range(&self, die: Die, entry: &Entry<'d>) -> Option<std::ops::Range<u64>> {
+    pub(super) fn bit_range(&self, die: Die, entry: &Entry<'d>) -> Option<std::ops::Range<u64>> {
         let number = |attribute| entry.attr_value(attribute)?.udata_value();
         let bits = number(dw::DW_AT_bit_size)?;
         let byte = number(dw::DW_AT_data_member_location).unwrap_or(0);

@@ -1,6 +1,7 @@
 //! Finds DWARF entries, follows their references and reads their names. Every walk is
 //! bounded, because references may form cycles.
 
+use super::definitions::Definitions;
 use super::sections::Slice;
 use super::variables::Index;
 use addr2line::Context;
@@ -41,6 +42,10 @@ impl Die {
         Self { offset, ..self }
     }
 
+    pub(super) const fn offset(self) -> UnitOffset {
+        self.offset
+    }
+
     pub(super) const fn unit(self) -> u32 {
         self.unit
     }
@@ -54,6 +59,7 @@ pub(super) struct Program<'d> {
     signatures: OnceLock<HashMap<u64, Die>>,
     context: Mutex<Option<Option<Context<Slice<'d>>>>>,
     pub(super) variables: OnceLock<Index>,
+    pub(super) definitions: OnceLock<Definitions>,
 }
 
 /// The units of one file: those of `.debug_info` by offset, then type units of
@@ -114,6 +120,7 @@ impl<'d> Program<'d> {
             signatures: OnceLock::new(),
             context: Mutex::new(None),
             variables: OnceLock::new(),
+            definitions: OnceLock::new(),
         }
     }
 
@@ -331,6 +338,14 @@ impl<'d> Program<'d> {
             AttributeValue::Language(language) => Some(language),
             _ => None,
         }
+    }
+
+    /// Whether GCC made a unit.
+    pub(super) fn is_by_gcc(&self, unit: u32) -> bool {
+        let header = self.unit(Die::new(unit, UnitOffset(0)));
+        let root = header.map(|header| Die::new(unit, header.header.root_offset()));
+        root.and_then(|root| self.text(root, dw::DW_AT_producer))
+            .is_some_and(|producer| producer.starts_with("GNU "))
     }
 
     /// The parent of `die`.

@@ -68,7 +68,7 @@ impl Sections {
     }
 }
 
-const WANTED: [SectionId; 13] = [
+const WANTED: [SectionId; 15] = [
     SectionId::DebugAbbrev,
     SectionId::DebugAddr,
     SectionId::DebugAranges,
@@ -77,6 +77,8 @@ const WANTED: [SectionId; 13] = [
     SectionId::DebugLineStr,
     SectionId::DebugLoc,
     SectionId::DebugLocLists,
+    SectionId::DebugMacinfo,
+    SectionId::DebugMacro,
     SectionId::DebugRanges,
     SectionId::DebugRngLists,
     SectionId::DebugStr,

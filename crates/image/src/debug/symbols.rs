@@ -2,6 +2,12 @@
 
 use crate::file_bytes::FileBytes;
 use object::{Object, ObjectSection, ObjectSymbol, SectionKind, SymbolKind};
+use std::collections::HashSet;
+
+/// Where LLVM has the counters of a profile. They have no symbols of their own.
+const PROFILE_COUNTERS: &str = "__llvm_prf_cnts";
+/// The end of a linker's table, which names nothing although it is said to be an object.
+const LINKER_MARK: &str = "__TMC_END__";
 
 /// One symbol that names code or data.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -16,6 +22,8 @@ pub(super) struct Symbol {
 pub(super) struct Symbols {
     code: Vec<Symbol>,
     data: Vec<Symbol>,
+    /// The names of all functions, also of those that are imported.
+    functions: HashSet<String>,
 }
 
 impl Symbols {
@@ -28,24 +36,41 @@ impl Symbols {
                     .symbols()
                     .chain(object.dynamic_symbols())
                     .for_each(|symbol| symbols.add(&object, &symbol));
+                let counters = object.section_by_name(PROFILE_COUNTERS);
+                symbols.data.extend(counters.map(|section| Symbol {
+                    start: section.address(),
+                    size: section.size(),
+                    name: PROFILE_COUNTERS.to_owned(),
+                }));
             }
         }
+        symbols.data.retain(|symbol| symbol.name != LINKER_MARK);
         for list in [&mut symbols.code, &mut symbols.data] {
-            // Of several names at one address, prefer one with a size, then the nicest.
+            // Of several names at one address, prefer one with a size, then the nicest: `free`
+            // is also `cfree` and `__libc_free`.
+            let nice = |name: &str| (name.starts_with('_'), name.len());
             list.sort_by(|a, b| {
-                (a.start, b.size, a.name.starts_with('_'), &a.name).cmp(&(
-                    b.start,
-                    a.size,
-                    b.name.starts_with('_'),
-                    &b.name,
-                ))
+                let (one, other) = ((a.start, b.size), (b.start, a.size));
+                (one, nice(&a.name), &a.name).cmp(&(other, nice(&b.name), &b.name))
             });
             list.dedup_by_key(|symbol| symbol.start);
         }
         symbols
     }
 
+    /// Whether there is a function with this name, here or imported.
+    pub(super) fn is_function(&self, name: &str) -> bool {
+        self.functions.contains(name)
+    }
+
     fn add<'d>(&mut self, object: &object::File<'d>, symbol: &impl ObjectSymbol<'d>) {
+        if matches!(symbol.kind(), SymbolKind::Text | SymbolKind::Unknown)
+            && let Ok(name) = symbol.name()
+        {
+            // Undefined symbols of programs are written with their version.
+            let name = name.split('@').next().unwrap_or(name);
+            self.functions.insert(name.to_owned());
+        }
         let list = match symbol.kind() {
             SymbolKind::Text => &mut self.code,
             SymbolKind::Data => &mut self.data,

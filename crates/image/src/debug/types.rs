@@ -104,7 +104,10 @@ impl Program<'_> {
                     }
                 }
                 tag if is_qualifier(tag) || tag == dw::DW_TAG_enumeration_type => {}
-                _ => return None,
+                _ => {
+                    let size = self.number(self.defined(die), dw::DW_AT_byte_size)?;
+                    return times.checked_mul(size);
+                }
             }
             die = self.link(die, dw::DW_AT_type)?;
         }
@@ -143,10 +146,21 @@ impl Program<'_> {
         match self.entry(die)?.tag() {
             dw::DW_TAG_atomic_type => Some(How::Atomic),
             dw::DW_TAG_volatile_type => Some(How::Volatile),
-            // Before DWARF 5 only the name shows it.
-            dw::DW_TAG_typedef | dw::DW_TAG_base_type => {
+            // GCC makes a base type of an atomic typedef before DWARF 5.
+            dw::DW_TAG_base_type => is_standard_atomic(&self.name(die)?).then_some(How::Atomic),
+            // Before DWARF 5 only the name shows it, if the header that defines it is the
+            // compiler's or the kernel's.
+            dw::DW_TAG_typedef => {
                 let name = self.name(die)?;
-                name.starts_with("atomic_").then_some(How::Atomic)
+                let header = if is_standard_atomic(&name) {
+                    "stdatomic.h"
+                } else if matches!(name.as_str(), "atomic_t" | "atomic64_t" | "atomic_long_t") {
+                    "linux/types.h"
+                } else {
+                    return None;
+                };
+                let (file, _) = self.declared(die)?;
+                file.ends_with(header).then_some(How::Atomic)
             }
             dw::DW_TAG_structure_type | dw::DW_TAG_class_type => {
                 // Finding scopes walks the unit, so it is done only for candidates.
@@ -173,24 +187,6 @@ impl Program<'_> {
                 return None;
             }
             die = self.link(die, dw::DW_AT_type)?;
-        }
-        None
-    }
-
-    /// The type that a pointer, a reference or an array of them points to, and whether its
-    /// name denotes the target, as with a reference.
-    pub(super) fn pointee(&self, die: Die) -> Option<(Die, bool)> {
-        let mut die = die;
-        for _ in 0..MAX_HOPS {
-            let next = self.link(die, dw::DW_AT_type)?;
-            match self.entry(die)?.tag() {
-                dw::DW_TAG_pointer_type => return Some((next, false)),
-                dw::DW_TAG_reference_type | dw::DW_TAG_rvalue_reference_type => {
-                    return Some((next, true));
-                }
-                tag if is_qualifier(tag) || tag == dw::DW_TAG_array_type => die = next,
-                _ => return None,
-            }
         }
         None
     }
@@ -334,6 +330,51 @@ pub(crate) fn qualify(word: &str, inner: &str) -> String {
     } else {
         format!("{word} {inner}")
     }
+}
+
+/// Whether `<stdatomic.h>` gives an atomic type this name.
+pub(super) fn is_standard_atomic(name: &str) -> bool {
+    const NAMES: [&str; 37] = [
+        "bool",
+        "char",
+        "schar",
+        "uchar",
+        "short",
+        "ushort",
+        "int",
+        "uint",
+        "long",
+        "ulong",
+        "llong",
+        "ullong",
+        "char8_t",
+        "char16_t",
+        "char32_t",
+        "wchar_t",
+        "flag",
+        "int_least8_t",
+        "uint_least8_t",
+        "int_least16_t",
+        "uint_least16_t",
+        "int_least32_t",
+        "uint_least32_t",
+        "int_least64_t",
+        "uint_least64_t",
+        "int_fast8_t",
+        "uint_fast8_t",
+        "int_fast16_t",
+        "uint_fast16_t",
+        "int_fast32_t",
+        "uint_fast32_t",
+        "int_fast64_t",
+        "uint_fast64_t",
+        "intptr_t",
+        "uintptr_t",
+        "size_t",
+        "ptrdiff_t",
+    ];
+    name.strip_prefix("atomic_")
+        .is_some_and(|kind| NAMES.contains(&kind) || matches!(kind, "intmax_t" | "uintmax_t"))
 }
 
 /// Whether every access to a class with this qualified name is atomic.

@@ -83,7 +83,7 @@ fn explicit_operand(instruction: &Instruction) -> Option<u32> {
 }
 
 /// The general-purpose register that a register or part of one belongs to.
-fn general(register: Named) -> Option<Register> {
+pub(crate) fn general(register: Named) -> Option<Register> {
     use Register as R;
     Some(match register.full_register() {
         Named::RAX => R::Rax,
@@ -222,7 +222,7 @@ fn kind(access: OpAccess) -> Option<AccessKind> {
     }
 }
 
-fn operand(instruction: &Instruction) -> Operand {
+pub(super) fn operand(instruction: &Instruction) -> Operand {
     let base = instruction.memory_base();
     let index = instruction.memory_index();
     let rip_relative = instruction.is_ip_rel_memory_operand();

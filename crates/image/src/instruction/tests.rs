@@ -2,7 +2,7 @@
 
 use super::{Access, After, Flow, Instruction, SegmentBase};
 use proptest::prelude::*;
-use redhanded_model::{AccessKind, Avma, Bytes, Register, Registers};
+use redhanded_model::{AccessKind, Avma, Bytes, Register, Registers, Vectors};
 
 const AT: u64 = 0x40_1000;
 
@@ -427,7 +427,7 @@ fn what_touches_no_data() {
 }
 
 #[test]
-fn masks_gathers_and_saved_state_are_unsupported() {
+fn what_masks_gathers_and_saved_state_access_is_not_one_run_of_bytes() {
     for (hex, text) in [
         (
             "c4 e2 75 90 04 17",
@@ -446,6 +446,138 @@ fn masks_gathers_and_saved_state_are_unsupported() {
     ] {
         check(hex, text, "unsupported");
     }
+}
+
+/// The elements that a gather or scatter is about to access, and those that it may have
+/// accessed, as distances from rdi. Index i is i * i - 4.
+#[track_caller]
+fn gathers(hex: &str, text: &str, kind: AccessKind, mask: u64, before: &[i64], after: &[i64]) {
+    let instruction = decode(hex);
+    assert_eq!(instruction.text(), text);
+    let gather = instruction.gather().expect(text);
+    assert_eq!(gather.kind, kind, "{text}");
+    let mut vectors = Vectors::default();
+    let quadwords = text.contains("rq") || text.contains("gatherq");
+    for lane in 0..16usize {
+        let index = (lane * lane) as i64 - 4;
+        if !quadwords {
+            vectors.zmm[2][lane * 4..][..4].copy_from_slice(&(index as i32).to_le_bytes());
+        } else if lane < 8 {
+            vectors.zmm[2][lane * 8..][..8].copy_from_slice(&index.to_le_bytes());
+        }
+        if mask >> lane & 1 != 0 {
+            let element = usize::from(gather.element);
+            if (lane + 1) * element <= 64 {
+                vectors.zmm[1][(lane + 1) * element - 1] = 0x80;
+            }
+        }
+    }
+    vectors.masks[1] = mask;
+    let registers = registers();
+    let distances = |elements: Vec<Bytes>| -> Vec<i64> {
+        elements
+            .iter()
+            .map(|bytes| {
+                assert_eq!(bytes.len, u64::from(gather.element));
+                bytes.start.0 as i64 - registers.get(Register::Rdi) as i64
+            })
+            .collect()
+    };
+    assert_eq!(
+        distances(gather.before(&registers, &vectors)),
+        before,
+        "{text}"
+    );
+    assert_eq!(
+        distances(gather.after(&registers, &vectors)),
+        after,
+        "{text}"
+    );
+}
+
+#[test]
+fn gathers_and_scatters_access_the_elements_in_their_mask() {
+    gathers(
+        "c4 e2 75 90 04 17",
+        "vpgatherdd ymm0, dword ptr [rdi+ymm2], ymm1",
+        AccessKind::Read,
+        0b1000_0101,
+        &[-4, 0, 45],
+        &[-4, -3, 0, 5, 12, 21, 32, 45],
+    );
+    // Four indices of eight bytes select four elements of four.
+    gathers(
+        "c4 e2 75 91 04 17",
+        "vpgatherqd xmm0, dword ptr [rdi+ymm2], xmm1",
+        AccessKind::Read,
+        0b1010,
+        &[-3, 5],
+        &[-4, -3, 0, 5],
+    );
+    gathers(
+        "c4 e2 f5 92 04 17",
+        "vgatherdpd ymm0, qword ptr [rdi+xmm2], ymm1",
+        AccessKind::Read,
+        0b0001,
+        &[-4],
+        &[-4, -3, 0, 5],
+    );
+    let all: Vec<i64> = (0..16).map(|lane| (lane * lane - 4) * 4).collect();
+    gathers(
+        "62 f2 7d 49 90 04 97",
+        "vpgatherdd zmm0, k1, dword ptr [rdi+zmm2*4]",
+        AccessKind::Read,
+        1 << 15 | 1,
+        &[-16, 884],
+        &all,
+    );
+    gathers(
+        "62 f2 7d 49 a0 04 97",
+        "vpscatterdd dword ptr [rdi+zmm2*4], k1, zmm0",
+        AccessKind::Write,
+        1 << 2,
+        &[0],
+        &all,
+    );
+    assert_eq!(decode("8b 07").gather(), None);
+}
+
+#[test]
+fn masked_moves_access_the_elements_in_their_mask() {
+    gathers(
+        "c4 e2 75 2e 07",
+        "vmaskmovps ymmword ptr [rdi], ymm1, ymm0",
+        AccessKind::Write,
+        0b1000_0101,
+        &[0, 8, 28],
+        &[0, 8, 28],
+    );
+    gathers(
+        "c4 e2 f1 8c 07",
+        "vpmaskmovq xmm0, xmm1, xmmword ptr [rdi]",
+        AccessKind::Read,
+        0b10,
+        &[8],
+        &[8],
+    );
+    // The loaded value has replaced the mask.
+    gathers(
+        "c4 e2 f1 8c 0f",
+        "vpmaskmovq xmm1, xmm1, xmmword ptr [rdi]",
+        AccessKind::Read,
+        0b10,
+        &[8],
+        &[],
+    );
+    gathers(
+        "62 f1 fe 49 7f 07",
+        "vmovdqu64 zmmword ptr [rdi]{k1}, zmm0",
+        AccessKind::Write,
+        1 << 7,
+        &[56],
+        &[56],
+    );
+    assert_eq!(decode("62 f1 fe 48 7f 07").gather(), None, "no mask");
 }
 
 #[test]
@@ -633,4 +765,23 @@ proptest! {
             }
         }
     }
+}
+
+#[test]
+fn a_conditional_move_tells_whether_it_is_taken() {
+    // cmovne eax, [rdi]; cmovl eax, [rdi]; mov eax, [rdi]
+    let decode = |code: &[u8]| Instruction::decode(code, 0).unwrap();
+    let (zero, sign, overflow) = (1 << 6, 1 << 7, 1 << 11);
+    let holds = |code: &[u8], rflags| {
+        let registers = Registers {
+            rflags,
+            ..Registers::default()
+        };
+        decode(code).condition_holds(&registers)
+    };
+    assert_eq!(holds(&[0x0f, 0x45, 0x07], 0), Some(true));
+    assert_eq!(holds(&[0x0f, 0x45, 0x07], zero), Some(false));
+    assert_eq!(holds(&[0x0f, 0x4c, 0x07], sign), Some(true));
+    assert_eq!(holds(&[0x0f, 0x4c, 0x07], sign | overflow), Some(false));
+    assert_eq!(holds(&[0x8b, 0x07], zero), None);
 }

@@ -36,7 +36,7 @@ pub(super) fn forms(name: &str) -> Vec<String> {
 
 /// A demangled name up to its parameters and without template arguments. Operators that look
 /// like brackets are kept.
-fn plain(full: &str) -> String {
+pub(super) fn plain(full: &str) -> String {
     let mut plain = String::new();
     let mut rest = full;
     let mut depth = 0usize;

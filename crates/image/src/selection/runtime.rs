@@ -63,9 +63,57 @@ pub fn is_runtime(path: &Path) -> bool {
         || stem.starts_with("linux-vdso")
 }
 
+/// Packages that are linked into every Go program and implement its language and threads: the
+/// scheduler, the heap and the garbage collector, and what locks are made of. They use plain
+/// moves as atomic accesses.
+const GO_RUNTIME: [&str; 9] = [
+    "runtime",
+    "sync",
+    "sync/atomic",
+    "internal/abi",
+    "internal/bytealg",
+    "internal/chacha8rand",
+    "internal/cpu",
+    "internal/poll",
+    "internal/sync",
+];
+
+/// Their assembly, whose names have no package.
+const GO_ASSEMBLY: [&str; 13] = [
+    "aeshashbody",
+    "callRet",
+    "cmpbody",
+    "countbody",
+    "debugCall32",
+    "gogo",
+    "gosave_systemstack_switch",
+    "indexbody",
+    "indexbytebody",
+    "memeqbody",
+    "setg_gcc",
+    "_rt0_amd64",
+    "_rt0_amd64_linux",
+];
+
+/// Whether a function of a Go program belongs to the language's runtime, by its symbol:
+/// `runtime.mallocgc`, `internal/runtime/maps.(*Map).Get`, `sync.(*Mutex).Lock`.
+pub(super) fn is_go_runtime(name: &str) -> bool {
+    // The package ends at the first dot behind the last slash before any receiver or type
+    // argument, which may hold other packages' names.
+    let path = name.split(['(', '[']).next().unwrap_or(name);
+    let last = path.rfind('/').map_or(0, |slash| slash + 1);
+    let Some(dot) = path.get(last..).and_then(|rest| rest.find('.')) else {
+        return GO_ASSEMBLY.contains(&name);
+    };
+    let package = path.get(..last + dot).unwrap_or(path);
+    GO_RUNTIME.contains(&package)
+        || package.starts_with("runtime/")
+        || package.starts_with("internal/runtime/")
+}
+
 #[cfg(test)]
 mod tests {
-    use super::is_runtime;
+    use super::{is_go_runtime, is_runtime};
     use std::path::Path;
 
     #[test]
@@ -96,6 +144,36 @@ mod tests {
             "/",
         ] {
             assert!(!is_runtime(Path::new(name)), "{name}");
+        }
+    }
+
+    #[test]
+    fn go_runtime_functions_by_name() {
+        for name in [
+            "runtime.mallocgc",
+            "runtime.(*mcache).refill",
+            "runtime/internal/atomic.Load",
+            "runtime/debug.SetGCPercent",
+            "internal/runtime/maps.(*Map).putSlotSmall",
+            "sync.(*Mutex).lockSlow",
+            "sync/atomic.(*Pointer[go.shape.struct { main.x int }]).Load",
+            "memeqbody",
+        ] {
+            assert!(is_go_runtime(name), "{name}");
+        }
+        for name in [
+            "main.main",
+            "main.(*counter).add",
+            "main.main.func1",
+            "example.org/runtime.Start",
+            "example.org/sync/pool.Get",
+            "runtimes.Start",
+            "container/list.(*List).Init",
+            "main.apply[go.shape.func(runtime.Frame)]",
+            "type:.eq.main.pair",
+            "a_c_function",
+        ] {
+            assert!(!is_go_runtime(name), "{name}");
         }
     }
 }

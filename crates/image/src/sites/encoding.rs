@@ -116,6 +116,15 @@ pub(super) fn decode(bytes: &[u8], key: &[u8]) -> Option<SamplingSet> {
     complete.then_some(set)
 }
 
+/// Decodes bytes behind a head and before a checksum that are right, for the fuzzer.
+#[doc(hidden)]
+#[must_use]
+pub fn decode_forged_sites(bytes: &[u8]) -> Option<SamplingSet> {
+    let mut forged = [MAGIC, &[0], bytes].concat();
+    forged.extend(crc32fast::hash(&forged).to_le_bytes());
+    decode(&forged, &[])
+}
+
 fn number<T: TryFrom<u64>>(input: &mut EndianSlice<'_, LittleEndian>) -> Option<T> {
     input.read_uleb128().ok()?.try_into().ok()
 }

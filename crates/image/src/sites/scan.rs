@@ -1,14 +1,15 @@
 //! Linear decoding of functions into sites.
 
+use super::slots::{Slots, takes_address};
 use super::text::{Text, padding_start};
-use crate::frames::{FrameRules, Rbp};
+use crate::frames::{FrameRules, Top, Tops};
 use crate::instruction::SegmentBase;
 use crate::kernel_text::KernelText;
 use crate::layout::Layout;
 use crate::unwind::Orc;
 use crate::{Function, Image, Instruction, Operand};
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Mnemonic, OpKind};
-use redhanded_model::{Excluded, Exclusions, Register, Site, Svma};
+use redhanded_model::{Excluded, Exclusions, Site, Svma};
 use std::ops::Range;
 
 /// The result of decoding a range of functions.
@@ -22,12 +23,14 @@ pub(super) struct Scanned {
     pub references: Vec<(u64, bool)>,
 }
 
-/// Where rbp is the frame pointer in the current function.
+/// Where the frame of the current function is.
 enum Frame {
     Unasked,
-    Told(Rbp),
-    Everywhere,
-    Nowhere,
+    Told(Tops),
+    /// It has no unwind entry, but sets up rbp.
+    AtRbp,
+    /// It has no unwind entry.
+    Unknown,
 }
 
 pub(super) struct Scanner<'a> {
@@ -40,6 +43,7 @@ pub(super) struct Scanner<'a> {
     orc: Option<&'a Orc>,
     text: Text,
     raw: iced_x86::Instruction,
+    slots: Slots,
     found: Scanned,
     counts: [u32; REASONS.len()],
 }
@@ -74,6 +78,7 @@ impl<'a> Scanner<'a> {
             orc: image.orc().map(|orc| &**orc),
             text: Text::default(),
             raw: iced_x86::Instruction::default(),
+            slots: Slots::new(image.is_go()),
             found: Scanned::default(),
             counts: [0; REASONS.len()],
         }
@@ -118,6 +123,7 @@ impl<'a> Scanner<'a> {
         let bytes = self.image.function_bytes(function);
         let padding = padding_start(bytes);
         self.text.begin(bytes.len());
+        self.slots.begin();
         let mut frame = Frame::Unasked;
         let mut decoder = Decoder::with_ip(64, bytes, function.start.0, DecoderOptions::NONE);
         while decoder.can_decode() {
@@ -148,7 +154,40 @@ impl<'a> Scanner<'a> {
                 Role::Site(site) => self.found.sites.push(site),
             }
         }
+        self.stack_accesses(function, number, &mut frame);
         self.text.branches_fit(bytes)
+    }
+
+    /// Decides about the accesses to the frame, now that all of the function is known: those
+    /// to slots whose address was taken are sites like any other.
+    fn stack_accesses(&mut self, function: &Function, number: u32, frame: &mut Frame) {
+        let slots = std::mem::take(&mut self.slots);
+        let lent = slots.lent(|ip| self.top(function, frame, ip));
+        let mut is_lent = lent.into_iter();
+        let mut added = false;
+        for raw in slots.accesses() {
+            if !is_lent.next().unwrap_or(false) {
+                self.count(Excluded::Stack);
+                continue;
+            }
+            match Self::site(raw, number) {
+                Ok(site) => {
+                    self.found.sites.push(site);
+                    added = true;
+                }
+                Err(reason) => self.count(reason),
+            }
+        }
+        if added {
+            let start = self
+                .found
+                .sites
+                .partition_point(|site| site.function < number);
+            if let Some(sites) = self.found.sites.get_mut(start..) {
+                sites.sort_unstable_by_key(|site| site.svma);
+            }
+        }
+        self.slots = slots;
     }
 
     fn count(&mut self, reason: Excluded) {
@@ -169,6 +208,9 @@ impl<'a> Scanner<'a> {
             if self.fixed {
                 self.note_immediate();
             }
+            if takes_address(&self.raw) {
+                self.slots.take(&self.raw);
+            }
             return match self.raw.mnemonic() {
                 Mnemonic::Mfence | Mnemonic::Lfence | Mnemonic::Sfence => {
                     Role::Excluded(Excluded::NoData)
@@ -181,47 +223,59 @@ impl<'a> Scanner<'a> {
         }
         if explicit {
             self.note_reference();
-            // By far the most common reason, and the base register is enough to see it.
-            if self.raw.memory_base() == iced_x86::Register::RSP
-                && self.raw.mnemonic() != Mnemonic::Lea
+            // By far the most common case, and the base register is enough to see it.
+            let base = self.raw.memory_base();
+            if base == iced_x86::Register::RSP
+                || (base == iced_x86::Register::RBP && self.rbp_is_frame(function, frame))
             {
-                return Role::Excluded(Excluded::Stack);
+                if takes_address(&self.raw) {
+                    self.slots.take(&self.raw);
+                }
+                if self.raw.mnemonic() == Mnemonic::Lea {
+                    return Role::Excluded(Excluded::NoData);
+                }
+                self.slots.access(&self.raw);
+                return Role::Irrelevant;
             }
         }
         let instruction = Instruction::explain(self.raw);
-        if instruction.unsupported() {
-            return Role::Excluded(Excluded::Unsupported);
-        }
-        let Some(access) = instruction.sampled_access() else {
-            return Role::Excluded(Excluded::NoData);
-        };
-        if instruction.locked() {
-            return Role::Excluded(Excluded::Locked);
-        }
-        if let Some(reason) = self.excluded_operand(&access.operand, function, frame) {
+        if let Some(access) = instruction.sampled_access()
+            && !instruction.locked()
+            && let Some(reason) = self.excluded_operand(&access.operand)
+        {
             return Role::Excluded(reason);
         }
-        Role::Site(Site {
-            svma: Svma(instruction.address()),
-            function: number,
-            size: u16::try_from(access.size).unwrap_or(0),
-            kind: access.kind,
-        })
+        match Self::site(&self.raw, number) {
+            Ok(site) => Role::Site(site),
+            Err(reason) => Role::Excluded(reason),
+        }
     }
 
-    fn excluded_operand(
-        &mut self,
-        operand: &Operand,
-        function: &Function,
-        frame: &mut Frame,
-    ) -> Option<Excluded> {
+    /// The site at an instruction, wherever its operand is.
+    fn site(raw: &iced_x86::Instruction, number: u32) -> Result<Site, Excluded> {
+        let instruction = Instruction::explain(*raw);
+        let site = |size: u32, kind| Site {
+            svma: Svma(instruction.address()),
+            function: number,
+            size: u16::try_from(size).unwrap_or(0),
+            kind,
+        };
+        if let Some(gather) = instruction.gather() {
+            return Ok(site(u32::from(gather.element), gather.kind));
+        }
+        if instruction.unsupported() {
+            return Err(Excluded::Unsupported);
+        }
+        let access = instruction.sampled_access().ok_or(Excluded::NoData)?;
+        if instruction.locked() {
+            return Err(Excluded::Locked);
+        }
+        Ok(site(access.size, access.kind))
+    }
+
+    fn excluded_operand(&self, operand: &Operand) -> Option<Excluded> {
         if operand.segment != SegmentBase::Flat {
             return Some(Excluded::ThreadLocal);
-        }
-        if operand.base == Some(Register::Rsp)
-            || (operand.base == Some(Register::Rbp) && self.rbp_is_frame(function, frame))
-        {
-            return Some(Excluded::Stack);
         }
         let address = operand.constant()?;
         if self.layout.bare && self.raw.flow_control() != FlowControl::Next {
@@ -240,20 +294,27 @@ impl<'a> Scanner<'a> {
     }
 
     fn rbp_is_frame(&mut self, function: &Function, frame: &mut Frame) -> bool {
+        let top = self.top(function, frame, self.raw.ip());
+        matches!(top, Some(Top::FromRbp(_)))
+    }
+
+    /// Where the top of the frame is at an instruction, if that is known.
+    fn top(&mut self, function: &Function, frame: &mut Frame, ip: u64) -> Option<Top> {
         if let Some(orc) = self.orc {
-            return orc.rbp_is_frame(self.raw.ip());
+            return orc.top(ip);
         }
         if matches!(frame, Frame::Unasked) {
-            *frame = match self.rules.rbp(function.start.0) {
-                Some(rbp) => Frame::Told(rbp),
-                None if sets_up_rbp(self.image.function_bytes(function)) => Frame::Everywhere,
-                None => Frame::Nowhere,
+            *frame = match self.rules.tops(function.start.0) {
+                Some(tops) => Frame::Told(tops),
+                None if sets_up_rbp(self.image.function_bytes(function)) => Frame::AtRbp,
+                None => Frame::Unknown,
             };
         }
         match frame {
-            Frame::Told(rbp) => rbp.is_frame_at(self.raw.ip()),
-            Frame::Everywhere => true,
-            Frame::Nowhere | Frame::Unasked => false,
+            Frame::Told(tops) => tops.at(ip),
+            // Above it are the saved rbp and the return address.
+            Frame::AtRbp => Some(Top::FromRbp(Some(16))),
+            Frame::Unknown | Frame::Unasked => None,
         }
     }
 

@@ -15,6 +15,7 @@ mod tests;
 use super::step::{FrameRegisters, Reg, Step};
 use super::table::Section;
 use crate::Image;
+use crate::frames::Top;
 use crate::kernel_text::KernelText;
 use gimli::X86_64;
 use object::{Object, ObjectSection};
@@ -110,14 +111,15 @@ impl Orc {
         self.layout.rule(Row::read(*bytes))
     }
 
-    /// Whether rbp is the frame pointer at `svma`.
-    pub(crate) fn rbp_is_frame(&self, svma: u64) -> bool {
-        self.rule_at(svma).is_some_and(|rule| {
-            matches!(
-                rule.base,
-                Base::Register(X86_64::RBP) | Base::Behind(X86_64::RBP)
-            )
-        })
+    /// Where the top of the frame is at `svma`.
+    pub(crate) fn top(&self, svma: u64) -> Option<Top> {
+        let rule = self.rule_at(svma)?;
+        match rule.base {
+            Base::Register(X86_64::RBP) => Some(Top::FromRbp(Some(i64::from(rule.offset)))),
+            Base::Behind(X86_64::RBP) => Some(Top::FromRbp(None)),
+            Base::Register(X86_64::RSP) => Some(Top::FromRsp(i64::from(rule.offset))),
+            _ => None,
+        }
     }
 
     /// Steps from the frame at `svma` to its caller's or to the interrupted one; `None` if

@@ -60,28 +60,8 @@ pub(super) struct FrameRegisters<'m> {
 
 impl<'m> FrameRegisters<'m> {
     pub(super) fn new(registers: &Registers, read: &'m mut dyn FnMut(u64) -> Option<u64>) -> Self {
-        use Register as R;
-        // DWARF numbers the first eight in its own order.
-        let order = [
-            R::Rax,
-            R::Rdx,
-            R::Rcx,
-            R::Rbx,
-            R::Rsi,
-            R::Rdi,
-            R::Rbp,
-            R::Rsp,
-            R::R8,
-            R::R9,
-            R::R10,
-            R::R11,
-            R::R12,
-            R::R13,
-            R::R14,
-            R::R15,
-        ];
         let mut known = [None; 17];
-        for (slot, register) in known.iter_mut().zip(order) {
+        for (slot, register) in known.iter_mut().zip(Register::BY_DWARF) {
             *slot = Some(registers.get(register));
         }
         let mut frame = Self {

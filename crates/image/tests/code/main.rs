@@ -4,8 +4,11 @@
 mod damaged;
 mod fixture;
 mod functions;
+mod likeness;
 mod linkage;
 mod real;
 mod selection;
 mod sites;
+mod strings;
 mod updates;
+mod usage;

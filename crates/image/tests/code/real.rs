@@ -37,10 +37,15 @@ fn check(path: &Path) {
         let function = image.functions().get(site.function).unwrap();
         assert!(function.contains(site.svma), "{shown} {}", site.svma);
         let instruction = image.instruction_at(site.svma).unwrap();
-        let access = instruction.sampled_access().unwrap();
-        assert_eq!(access.kind, site.kind, "{shown} {}", instruction.text());
-        assert_eq!(access.size, u32::from(site.size));
-        assert!(!instruction.locked() && !instruction.unsupported());
+        let elements = instruction.gather();
+        let (kind, size) = match (&elements, instruction.sampled_access()) {
+            (Some(gather), _) => (gather.kind, u32::from(gather.element)),
+            (None, access) => access.map(|access| (access.kind, access.size)).unwrap(),
+        };
+        assert_eq!(kind, site.kind, "{shown} {}", instruction.text());
+        assert_eq!(size, u32::from(site.size));
+        assert!(!instruction.locked());
+        assert!(elements.is_some() || !instruction.unsupported());
         assert_eq!(image.plt_name(site.svma), None, "{shown} {}", site.svma);
     }
     for site in set.sites.iter().step_by(set.sites.len() / 100 + 1) {

@@ -1,8 +1,8 @@
 //! Selecting sites by module, file and function.
 
-use crate::fixture::{Built, c};
-use redhanded_image::{Selected, Selection, SourceFacts};
-use redhanded_model::{Excluded, Svma};
+use crate::fixture::{Built, assembly, c};
+use redhanded_image::{Selected, Selection, SourceFacts, Spots};
+use redhanded_model::{Candidate, Excluded, Spot, Svma};
 use std::collections::BTreeSet;
 
 const SOURCE: &str = r#"
@@ -31,6 +31,10 @@ fn select(built: &Built, files: &[&str], globs: &[&str], weights: &[&str]) -> Se
     let strings = |texts: &[&str]| texts.iter().map(|t| (*t).to_owned()).collect::<Vec<_>>();
     let selection =
         Selection::new(&[], &strings(files), &strings(globs), &strings(weights)).unwrap();
+    choose(built, &selection)
+}
+
+fn choose(built: &Built, selection: &Selection) -> Selected {
     // Stands for debug information: the program's own functions have it.
     let own: Vec<(u64, u64)> = ["parse_line", "parse_file", "print", "main"]
         .iter()
@@ -50,6 +54,7 @@ fn select(built: &Built, files: &[&str], globs: &[&str], weights: &[&str]) -> Se
             let name = built.image.function_at(svma)?.name.as_deref()?.to_owned();
             covers(svma).then(|| format!("/src/{}.c", name.split('_').next().unwrap_or("")))
         },
+        sightings: &|spots, at| Spots::new(spots).sightings(&built.image, &at),
     };
     selection.select(&built.image, &facts)
 }
@@ -111,4 +116,74 @@ fn weights_bias_functions_files_and_modules() {
     assert_eq!(weight("parse_file"), 5.0);
     assert!(!functions(&built, &selected).contains("print"));
     assert!(select(&built, &[], &[], &[]).weights.is_empty());
+}
+
+#[test]
+fn only_what_is_suspected_is_sampled_and_known_by_its_side() {
+    let built = c(SOURCE, &["-O2", "-g"]);
+    let function = |name: &str| Spot {
+        function: Some(name.to_owned()),
+        ..Spot::default()
+    };
+    let candidates = [
+        Candidate::new([function("nowhere"), function("print")]),
+        Candidate::new([function("parse_file"), function("print")]),
+    ];
+    let selected = choose(&built, &Selection::default().suspecting(&candidates));
+    let names = functions(&built, &selected);
+    assert_eq!(names, ["parse_file", "print"].map(str::to_owned).into());
+    let sides = |name: &str| {
+        let site = built.sites_at(built.start(name)).first().unwrap().svma;
+        let sides = selected.suspicions(site).iter();
+        sides
+            .map(|one| (one.candidate, one.side))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(sides("print"), [(0, 1), (1, 1)]);
+    assert_eq!(sides("parse_file"), [(1, 0)]);
+    assert_eq!(sides("parse_line"), []);
+}
+
+/// The sections and symbols of a Go program, without its compiler.
+#[test]
+fn the_runtime_of_a_go_program_is_a_runtime_library() {
+    let function = |name: &str| {
+        format!(
+            ".type \"{name}\", @function\n\"{name}\":\nmov eax, [rdi]\nret\n\
+             .size \"{name}\", . - \"{name}\"\n"
+        )
+    };
+    let own = ["main.count", "example.org/sync/pool.Get"];
+    let runtime = [
+        "runtime.mallocgc",
+        "internal/runtime/maps.(*Map).Get",
+        "sync.(*Mutex).Lock",
+    ];
+    let code: String = own
+        .iter()
+        .chain(&runtime)
+        .map(|name| function(name))
+        .collect();
+    let marked = format!("{code}.section .go.buildinfo,\"a\"\n.byte 1\n");
+    let select = |built: &Built, globs: &[&str]| {
+        let globs: Vec<String> = globs.iter().map(|glob| (*glob).to_owned()).collect();
+        let facts = SourceFacts {
+            has_debug_info: &|_| false,
+            is_toolchain: &|_| false,
+            file: &|_| None,
+            sightings: &|_, _| Vec::new(),
+        };
+        let selection = Selection::new(&[], &[], &globs, &[]).unwrap();
+        selection.select(&built.image, &facts)
+    };
+    let built = assembly(&marked);
+    let selected = select(&built, &[]);
+    assert_eq!(functions(&built, &selected), own.map(str::to_owned).into());
+    assert_eq!(selected.excluded.0[&Excluded::Runtime], 3);
+    let asked_for = select(&built, &["runtime.*"]);
+    let names = functions(&built, &asked_for);
+    assert_eq!(names, ["runtime.mallocgc".to_owned()].into());
+    // In a program of another language these are names like any other.
+    let other = assembly(&code);
+    assert_eq!(functions(&other, &select(&other, &[])).len(), 5);
 }

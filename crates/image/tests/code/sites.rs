@@ -171,7 +171,7 @@ fn rbp_is_the_stack_only_where_it_is_the_frame() {
 }
 
 #[test]
-fn string_instructions_and_operands_of_push_and_call_are_sites() {
+fn string_instructions_masked_moves_and_operands_of_push_and_call_are_sites() {
     let built = assembly(
         "
         .type strings, @function
@@ -201,13 +201,13 @@ fn string_instructions_and_operands_of_push_and_call_are_sites() {
             "read 8: push qword ptr [rdi]",
             "write 8: pop qword ptr [rsi]",
             "read 8: call qword ptr [rax+8]",
+            "read 4: vpmaskmovd ymm0, ymm1, ymmword ptr [rdi]",
         ]
     );
     let excluded = &built.image.sites().excluded.0;
     assert_eq!(excluded[&Excluded::PushPopCall], 2, "push rax, ret");
     assert_eq!(excluded[&Excluded::Stack], 1);
     assert_eq!(excluded[&Excluded::NoData], 3);
-    assert_eq!(excluded[&Excluded::Unsupported], 1);
 }
 
 /// Each function with data in it is dropped whole; its neighbours are not.
@@ -347,4 +347,134 @@ fn progress_ends_with_everything_done() {
     });
     assert!(!set.sites.is_empty());
     assert_eq!(most.into_inner(), all.into_inner());
+}
+
+/// A slot whose address is taken is shared memory like any other. The fixtures are assembly,
+/// so that it is known where each slot is.
+#[test]
+fn slots_whose_address_is_taken_are_sites() {
+    let built = assembly(
+        "
+        .macro frame name
+        .type \\name, @function
+        \\name:
+            .cfi_startproc
+            sub rsp, 40
+            .cfi_def_cfa_offset 48
+        .endm
+        .macro end name
+            add rsp, 40
+            .cfi_def_cfa_offset 8
+            ret
+            .cfi_endproc
+        .size \\name, . - \\name
+        .endm
+
+        frame lends
+            mov [rsp+8], rdi        # below what is lent
+            lea rsi, [rsp+16]
+            push rsi
+            .cfi_adjust_cfa_offset 8
+            mov [rsp+16], rdi       # the slot at 8 again: rsp has moved
+            mov [rsp+24], rdi       # the slot at 16
+            pop rsi
+            .cfi_adjust_cfa_offset -8
+            mov eax, [rsp+28]       # in the same object, as far as can be seen
+            mov eax, [rsp+48]       # the caller's
+        end lends
+
+        frame lends_nothing
+            mov [rsp+8], rdi
+            lea rsp, [rsp]
+            mov eax, [rsp+16]
+        end lends_nothing
+
+        frame lends_its_bottom
+            mov rdi, rsp
+            mov dword ptr [rsp], 1
+        end lends_its_bottom
+
+        frame indexes
+            lea rsi, [rsp+16]
+            mov eax, [rsp+rdi*4]    # may go anywhere
+        end indexes
+
+        .type framed, @function
+        framed:
+            .cfi_startproc
+            push rbp
+            .cfi_def_cfa_offset 16
+            mov rbp, rsp
+            .cfi_def_cfa_register rbp
+            sub rsp, 32
+            mov [rbp-24], rdi
+            mov dword ptr [rbp-12], 1
+            lea rdi, [rbp-12]
+            mov eax, [rbp-4]
+            leave
+            .cfi_def_cfa rsp, 8
+            ret
+            .cfi_endproc
+        .size framed, . - framed
+
+        .type untold, @function
+        untold:                     # no unwind entry: nothing can be placed
+            sub rsp, 24
+            lea rdi, [rsp+16]
+            mov [rsp], rsi
+            add rsp, 24
+            ret
+        .size untold, . - untold
+        ",
+    );
+    assert_eq!(
+        built.sites("lends"),
+        [
+            "write 8: mov qword ptr [rsp+0x18], rdi",
+            "read 4: mov eax, dword ptr [rsp+0x1c]"
+        ]
+    );
+    assert_eq!(built.sites("lends_nothing"), [""; 0]);
+    assert_eq!(
+        built.sites("lends_its_bottom"),
+        ["write 4: mov dword ptr [rsp], 1"]
+    );
+    assert_eq!(
+        built.sites("indexes"),
+        ["read 4: mov eax, dword ptr [rsp+rdi*4]"]
+    );
+    assert_eq!(
+        built.sites("framed"),
+        [
+            "write 4: mov dword ptr [rbp-0xc], 1",
+            "read 4: mov eax, dword ptr [rbp-4]"
+        ]
+    );
+    assert_eq!(built.sites("untold"), ["write 8: mov qword ptr [rsp], rsi"]);
+    assert_eq!(built.image.sites().excluded.0[&Excluded::Stack], 6);
+}
+
+/// A variable of main that a thread is given the address of, at every level.
+#[test]
+fn a_local_variable_that_is_lent_to_a_thread_is_a_site() {
+    for flags in [&["-O0"][..], &["-O2"], &["-O2", "-fno-omit-frame-pointer"]] {
+        let built = c(
+            "#define OPAQUE __attribute__((noipa))
+            OPAQUE void lend(int *p) { (void)p; }
+            OPAQUE void wait_a_little(void) {}
+            OPAQUE int owner(void) {
+                int progress = 0;
+                lend(&progress);
+                while (progress < 10) wait_a_little();
+                return progress;
+            }
+            int main(void) { return owner(); }",
+            flags,
+        );
+        let sites = built.sites("owner");
+        assert!(
+            sites.iter().any(|site| site.contains("dword ptr [r")),
+            "{flags:?}: {sites:?}"
+        );
+    }
 }

@@ -33,6 +33,25 @@ pub fn build(fixture: &str, options: &[&str]) -> Built {
     Built { folder, program }
 }
 
+/// Compiles the first of these fixtures with `compiler`; the others lie beside it.
+pub fn build_with(compiler: &str, files: &[&str], options: &[&str]) -> Built {
+    let folder = TempDir::new().unwrap();
+    for file in files {
+        std::fs::copy(fixtures().join(file), folder.path().join(file)).unwrap();
+    }
+    let program = folder.path().join("program");
+    // GCC leaves no function in the debug information for one that it has folded into another.
+    let unfolded = (compiler == "gcc").then_some("-fno-ipa-icf");
+    run(Command::new(compiler)
+        .current_dir(folder.path())
+        .args(options)
+        .args(unfolded)
+        .arg("-o")
+        .arg(&program)
+        .arg(folder.path().join(files[0])));
+    Built { folder, program }
+}
+
 pub fn fixtures() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/debug/fixtures")
 }

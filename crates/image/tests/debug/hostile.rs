@@ -61,7 +61,7 @@ impl Sound {
         unwinder.add_module(&image, 0);
         for svma in &self.addresses {
             let _ = debug.frames(svma.offset(1));
-            let _ = debug.synchronisation(svma.offset(4));
+            let _ = debug.source_evidence(svma.offset(4));
             if let Some(variable) = debug.variable_at(*svma) {
                 for (offset, size) in [(0, 1), (3, 8), (40, 4), (u64::MAX - 2, 8)] {
                     let _ = variable.part(offset, size);

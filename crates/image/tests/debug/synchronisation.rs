@@ -1,12 +1,28 @@
 use super::compile::{Built, build};
 use object::{Object, ObjectSymbol};
-use redhanded_image::{DebugInfo, DebugSearch, Image, Instruction, SegmentBase, SourceSync};
-use redhanded_model::{Register, Svma};
+use redhanded_image::{DebugInfo, DebugSearch, Image, Instruction, SegmentBase};
+use redhanded_model::{Marking, Register, Svma};
 use std::time::{Duration, SystemTime};
+
+/// Why an access is atomic or volatile, if it is.
+fn word(marking: &Marking) -> Option<&str> {
+    match marking {
+        Marking::Atomic { word } | Marking::Volatile { word } => Some(word),
+        Marking::Plain | Marking::Unknown { .. } => None,
+    }
+}
+
+fn is_marked(marking: &Marking) -> bool {
+    word(marking).is_some()
+}
+
+fn is_unknown(marking: &Marking) -> bool {
+    matches!(marking, Marking::Unknown { .. })
+}
 
 /// Every access to shared data in the function, by its address: not the stack,
 /// not the global offset table, not what a lock prefix shows already.
-fn accesses(image: &Image, start: u64, size: u64) -> Vec<(u64, String)> {
+pub fn accesses(image: &Image, start: u64, size: u64) -> Vec<(u64, String)> {
     let code = image.bytes_at(Svma(start), size as usize).unwrap();
     let mut found = Vec::new();
     let mut at = 0;
@@ -52,11 +68,11 @@ fn check(built: &Built, without: &[&str]) {
             assert!(without.contains(&name), "{name} accesses nothing");
         }
         for (at, text) in found {
-            let answer = debug.synchronisation(Svma(at));
+            let answer = debug.source_evidence(Svma(at)).marking;
             let as_named = match *kind {
-                "marked_" => matches!(answer, SourceSync::Marked(_)),
-                "plain_" => answer == SourceSync::Plain,
-                _ => answer == SourceSync::Unknown,
+                "marked_" => is_marked(&answer),
+                "plain_" => answer == Marking::Plain,
+                _ => is_unknown(&answer),
             };
             assert!(as_named, "{name}: {text} is {answer:?}");
             checked += 1;
@@ -82,11 +98,8 @@ fn check_functions(built: &Built, family: &str, method: &str) {
             continue;
         }
         for (at, text) in accesses(&image, symbol.address(), symbol.size()) {
-            let answer = debug.synchronisation(Svma(at));
-            assert!(
-                matches!(answer, SourceSync::Marked(_)),
-                "{name}: {text} is {answer:?}"
-            );
+            let answer = debug.source_evidence(Svma(at)).marking;
+            assert!(is_marked(&answer), "{name}: {text} is {answer:?}");
             marked += 1;
         }
     }
@@ -147,11 +160,11 @@ fn lines_without_types_leave_doubt() {
     let debug = DebugInfo::new(&image, DebugSearch::nowhere());
     let ask = |function| {
         let at = accesses(&image, built.symbol(function).0, 32)[0].0;
-        debug.synchronisation(Svma(at))
+        debug.source_evidence(Svma(at)).marking
     };
-    assert!(matches!(ask("marked_load"), SourceSync::Marked(_)));
-    assert_eq!(ask("marked_volatile_member"), SourceSync::Unknown);
-    assert_eq!(ask("plain_member"), SourceSync::Unknown);
+    assert!(is_marked(&ask("marked_load")));
+    assert!(is_unknown(&ask("marked_volatile_member")));
+    assert!(is_unknown(&ask("plain_member")));
 }
 
 #[test]
@@ -173,6 +186,25 @@ fn idioms_of_cpp() {
     let built = build("idioms.cc", &["-g", "-std=c++20"]);
     check(&built, &calls);
     check_functions(&built, "std::atomic<bool>", "::load");
+}
+
+/// The pointer is loaded atomically; what it points to is stored plainly.
+#[test]
+fn what_an_atomic_points_to_is_plain() {
+    for level in ["-O0", "-O2"] {
+        let built = build("idioms.cc", &["-g", "-std=c++20", level]);
+        let image = built.image();
+        let debug = DebugInfo::new(&image, DebugSearch::nowhere());
+        let start = built.symbol("behind_atomic").0;
+        let found = accesses(&image, start, 64);
+        let (at, _) = found.iter().find(|(_, text)| text.contains("+8]")).unwrap();
+        let evidence = debug.source_evidence(Svma(*at));
+        assert_eq!(evidence.marking, Marking::Plain, "{level}");
+        let pointer = found.iter().find(|(_, text)| text.contains("[rip"));
+        for (at, _) in pointer.into_iter().filter(|_| level == "-O2") {
+            assert!(is_marked(&debug.source_evidence(Svma(*at)).marking));
+        }
+    }
 }
 
 #[test]
@@ -216,11 +248,11 @@ fn accesses_of_one_statement_are_told_apart() {
                     .constant()
                     .and_then(|at| debug.variable_at(Svma(at)))
                     .map_or_else(String::new, |variable| variable.name);
-                let answer = debug.synchronisation(Svma(at));
+                let answer = debug.source_evidence(Svma(at)).marking;
                 let about = format!("{level} {}: {text} is {answer:?}", symbol.name().unwrap());
                 match variable.as_str() {
-                    "number" => assert_eq!(answer, SourceSync::Plain, "{about}"),
-                    _ => assert!(matches!(answer, SourceSync::Marked(_)), "{about}"),
+                    "number" => assert_eq!(answer, Marking::Plain, "{about}"),
+                    _ => assert!(is_marked(&answer), "{about}"),
                 }
                 seen.push(variable);
             }
@@ -247,11 +279,8 @@ fn the_guard_of_a_static_is_marked() {
             let code = image.bytes_at(Svma(at), 15).unwrap();
             let access = Instruction::decode(code, at).unwrap().accesses()[0];
             if access.operand.constant() == Some(guard) {
-                let answer = debug.synchronisation(Svma(at));
-                assert!(
-                    matches!(answer, SourceSync::Marked(_)),
-                    "{text} is {answer:?}"
-                );
+                let answer = debug.source_evidence(Svma(at)).marking;
+                assert!(is_marked(&answer), "{text} is {answer:?}");
                 found += 1;
             }
         }
@@ -266,16 +295,16 @@ fn what_marks_it_is_told() {
     let debug = DebugInfo::new(&image, DebugSearch::nowhere());
     for (function, how) in [
         ("marked_load", "__atomic_load_n"),
-        ("marked_macro", "READ_ONCE"),
+        ("marked_macro", "macro READ_ONCE"),
         ("marked_macro_of_macro", "macro LOOK"),
         ("marked_openmp", "#pragma omp atomic"),
         ("marked_volatile_store", "flag is volatile"),
         ("marked_volatile_fixed_member", "record.flag is volatile"),
-        ("marked_atomic_member", "atomic is atomic"),
+        ("marked_atomic_member", "s->atomic is atomic"),
     ] {
         let found = accesses(&image, built.symbol(function).0, 32);
-        let answer = debug.synchronisation(Svma(found[0].0));
-        assert_eq!(answer, SourceSync::Marked(how.to_owned()), "{function}");
+        let answer = debug.source_evidence(Svma(found[0].0)).marking;
+        assert_eq!(word(&answer), Some(how), "{function}");
     }
 }
 
@@ -284,8 +313,12 @@ fn a_source_that_is_gone_or_changed_says_nothing() {
     let built = build("idioms.c", &["-g", "-O2", "-fopenmp", "-fno-ipa-icf"]);
     let image = built.image();
     let load = accesses(&image, built.symbol("marked_load").0, 32)[0].0;
-    let ask = || DebugInfo::new(&image, DebugSearch::nowhere()).synchronisation(Svma(load));
-    assert!(matches!(ask(), SourceSync::Marked(_)));
+    let ask = || {
+        DebugInfo::new(&image, DebugSearch::nowhere())
+            .source_evidence(Svma(load))
+            .marking
+    };
+    assert!(is_marked(&ask()));
     let source = built.folder.path().join("idioms.c");
     let later = SystemTime::now() + Duration::from_secs(3600);
     std::fs::File::options()
@@ -294,9 +327,9 @@ fn a_source_that_is_gone_or_changed_says_nothing() {
         .unwrap()
         .set_modified(later)
         .unwrap();
-    assert_eq!(ask(), SourceSync::Unknown);
+    assert!(is_unknown(&ask()));
     std::fs::remove_file(&source).unwrap();
-    assert_eq!(ask(), SourceSync::Unknown);
+    assert!(is_unknown(&ask()));
 }
 
 #[test]
@@ -304,5 +337,5 @@ fn without_debug_information_nothing_is_known() {
     let built = build("idioms.c", &["-O2", "-fopenmp", "-fno-ipa-icf"]);
     let image = built.image();
     let at = accesses(&image, built.symbol("plain_increment").0, 32)[0].0;
-    assert_eq!(image.debug().synchronisation(Svma(at)), SourceSync::Unknown);
+    assert!(is_unknown(&image.debug().source_evidence(Svma(at)).marking));
 }

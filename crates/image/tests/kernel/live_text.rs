@@ -1,8 +1,8 @@
 //! Code in memory that differs from the file's.
 
 use super::build::{compile, instructions, start};
-use redhanded_image::{DebugSearch, SourceSync};
-use redhanded_model::Svma;
+use redhanded_image::DebugSearch;
+use redhanded_model::{Marking, Svma};
 
 const SOURCE: &str = r#"
 .intel_syntax noprefix
@@ -75,7 +75,8 @@ fn goes_before_the_files_in_everything() {
     // Also in what lives on without the image.
     let debug = redhanded_image::DebugInfo::new(&image, DebugSearch::default());
     drop(image);
-    assert_eq!(debug.synchronisation(Svma(patched)), SourceSync::Unknown);
+    let marking = debug.source_evidence(Svma(patched)).marking;
+    assert!(matches!(marking, Marking::Unknown { .. }));
 }
 
 #[test]

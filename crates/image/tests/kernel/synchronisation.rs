@@ -1,8 +1,8 @@
 //! Accesses that synchronise by the names of the kernel's functions.
 
 use super::build::{KERNEL, MARK, compile, one};
-use redhanded_image::{DebugSearch, Image, SourceSync};
-use redhanded_model::Svma;
+use redhanded_image::{DebugSearch, Image};
+use redhanded_model::{Marking, Svma};
 
 const SOURCE: &str = r#"
 typedef struct { int counter; } atomic_t;
@@ -28,14 +28,19 @@ void counts(struct object *o) { raw_write_seqcount_begin(o); }
 int plain(struct object *o) { return o->plain; }
 "#;
 
-fn told(image: &Image, function: &str, access: &str) -> SourceSync {
-    image
-        .debug()
-        .synchronisation(Svma(one(image, function, access)))
+fn told(image: &Image, function: &str, access: &str) -> Marking {
+    let at = Svma(one(image, function, access));
+    image.debug().source_evidence(at).marking
 }
 
-fn marked(how: &str) -> SourceSync {
-    SourceSync::Marked(how.to_owned())
+fn is_unknown(marking: &Marking) -> bool {
+    matches!(marking, Marking::Unknown { .. })
+}
+
+fn marked(how: &str) -> Marking {
+    Marking::Atomic {
+        word: how.to_owned(),
+    }
 }
 
 #[test]
@@ -61,11 +66,7 @@ fn by_inlined_functions_of_a_kernel() {
     );
     // Plain bit operations, what a last reference releases, and all else.
     for (function, access) in [("sets", "[rdi+"), ("puts_it", "[rdi+"), ("plain", "[rdi+")] {
-        assert_eq!(
-            told(&image, function, access),
-            SourceSync::Plain,
-            "{function}"
-        );
+        assert_eq!(told(&image, function, access), Marking::Plain, "{function}");
     }
 }
 
@@ -73,8 +74,8 @@ fn by_inlined_functions_of_a_kernel() {
 fn a_program_that_has_such_names_is_judged_by_its_text() {
     let built = compile(SOURCE, "source.c", &KERNEL);
     let image = built.linked(&[(".text", 0xffff_ffff_c010_0000)]);
-    assert_eq!(told(&image, "unlocks", "[rdi+"), SourceSync::Plain);
-    assert_eq!(told(&image, "counts", "[rdi+"), SourceSync::Plain);
+    assert_eq!(told(&image, "unlocks", "[rdi+"), Marking::Plain);
+    assert_eq!(told(&image, "counts", "[rdi+"), Marking::Plain);
 }
 
 #[test]
@@ -91,7 +92,7 @@ int once(struct s *p) {{ return ONCE(p->b); }}
     );
     let built = compile(&source, "source.c", &KERNEL);
     let image = built.linked(&[(".text", 0xffff_ffff_c010_0000)]);
-    assert_eq!(told(&image, "checks", "[rdi+4]"), SourceSync::Plain);
+    assert_eq!(told(&image, "checks", "[rdi+4]"), Marking::Plain);
     assert_eq!(told(&image, "once", "[rdi+4]"), marked("macro ONCE"));
 }
 
@@ -127,13 +128,13 @@ int plain(struct s *p) {{ return p->b; }}
         folder,
     };
     let image = built.linked(&[(".text", 0xffff_ffff_c010_0000)]);
-    assert_eq!(told(&image, "once", "[rdi+4]"), SourceSync::Unknown);
+    assert!(is_unknown(&told(&image, "once", "[rdi+4]")));
     let image = image.with_debug_search(DebugSearch {
         sources: vec![tree.clone()],
         ..DebugSearch::nowhere()
     });
     assert_eq!(told(&image, "once", "[rdi+4]"), marked("READ_ONCE"));
-    assert_eq!(told(&image, "plain", "[rdi+4]"), SourceSync::Plain);
+    assert_eq!(told(&image, "plain", "[rdi+4]"), Marking::Plain);
     // The same name elsewhere is another file's.
     std::fs::rename(tree.join("fs/source.c"), tree.join("source.c")).unwrap();
     let image = built
@@ -142,5 +143,5 @@ int plain(struct s *p) {{ return p->b; }}
             sources: vec![tree],
             ..DebugSearch::nowhere()
         });
-    assert_eq!(told(&image, "once", "[rdi+4]"), SourceSync::Unknown);
+    assert!(is_unknown(&told(&image, "once", "[rdi+4]")));
 }

@@ -1,30 +1,81 @@
 //! One race: its headline, the two sides, the value, and what it means.
 
-use super::sides::{detail, put_side, side, sides};
+use super::sides::{detail, put_side, side, sides, whereabouts};
 use super::value::value;
-use super::{Terminal, stack};
+use super::{Terminal, explain, stack, verdict};
+use crate::hint::hint;
 use crate::layout::{Line, Page};
 use crate::names;
+use crate::notes;
 use crate::numbers::{counted, times};
+use crate::order::{order, side_name};
 use crate::style::{Role, Style};
-use redhanded_model::{Class, Race, Region, SeenBy};
+use redhanded_model::{Class, Race, SeenBy};
+use std::time::Duration;
 
 /// Where what belongs to a label starts.
 pub(super) const HANG: usize = 10;
 const LABEL: usize = HANG - 4;
+/// The most columns that a name takes where there is little room.
+const BRIEF: usize = 40;
 
-/// The form for a race that was just caught: where, what, and how it was seen.
-pub(super) fn short(terminal: &Terminal, page: &mut Page<'_>, race: &Race, windows: u64) {
+/// The form for a race that was just caught: when, what, and where the two were. In a line
+/// each, as far as that is possible.
+pub(super) fn short(terminal: &Terminal, page: &mut Page<'_>, race: &Race, after: Duration) {
     let style = &terminal.style;
-    page.put(0, 4, headline(style, race, String::new()));
-    for rows in sides(style, race) {
-        put_side(page, rows);
+    let time = format!("[{:.1}s]", after.as_secs_f64());
+    let title = || Line::new(style).put(Role::Dim, &time);
+    let whole = headline(title(), race, String::new());
+    page.put(
+        0,
+        4,
+        if whole.columns() <= style.columns() {
+            whole
+        } else {
+            brief_headline(title(), race)
+        },
+    );
+    page.put(4, 8, against(terminal, race));
+}
+
+/// The form for a race that needs no attention: what, where the two were, and why not.
+pub(super) fn brief(
+    terminal: &Terminal,
+    page: &mut Page<'_>,
+    race: &Race,
+    (number, of): (usize, usize),
+) {
+    let title = Line::new(&terminal.style);
+    page.put(0, 4, headline(title, race, format!(" {number} of {of}")));
+    page.put(2, HANG, against(terminal, race));
+    verdict::verdict(&terminal.style, page, race);
+}
+
+/// Where the two were, without the places if these would take another line.
+fn against<'t>(terminal: &'t Terminal, race: &Race) -> Line<'t> {
+    let style = &terminal.style;
+    let both = |place: bool| {
+        let mut line = Line::new(style);
+        for (at, access) in race.accesses.iter().enumerate() {
+            let (role, _) = side(at);
+            if at > 0 {
+                line = line.put(Role::Plain, "against");
+            }
+            line = line
+                .put(role, access.kind.name())
+                .put(Role::Plain, "in")
+                .put(Role::Place, &whereabouts(terminal, access, place));
+        }
+        if race.unknown_origin() {
+            line = line.words(Role::Plain, "against nobody that was caught");
+        }
+        line
+    };
+    let line = both(true);
+    if 4 + line.columns() > style.columns() {
+        return both(false);
     }
-    if race.unknown_origin() {
-        page.put(2, HANG, nobody(style));
-    }
-    value(style, page, race, false);
-    page.put(2, HANG, seen(style, race, windows));
+    line
 }
 
 /// The form for the end of a run.
@@ -36,18 +87,27 @@ pub(super) fn full(
     windows: u64,
 ) {
     let style = &terminal.style;
-    page.put(0, 4, headline(style, race, format!(" {number} of {of}")));
-    page.blank();
-    for (access, rows) in race.accesses.iter().zip(sides(style, race)) {
+    let title = headline(Line::new(style), race, format!(" {number} of {of}"));
+    page.put(0, 4, title);
+    if let Some(text) = names::sides_differ(race) {
+        page.put(2, 4, Line::new(style).words(Role::Doubt, &text));
+    }
+    if terminal.verbose {
+        page.blank();
+    }
+    let accesses = race.accesses.iter().enumerate();
+    for ((at, access), rows) in accesses.zip(sides(terminal, race)) {
         put_side(page, rows);
-        detail(terminal, page, access);
+        detail(terminal, page, access, notes::expression(race, at));
     }
     if race.unknown_origin() {
         page.put(2, HANG, nobody(style));
     }
-    page.blank();
-    value(style, page, race, true);
-    if names::object(&race.what).is_some() {
+    if terminal.verbose {
+        page.blank();
+    }
+    value(style, page, race);
+    if terminal.verbose && names::object(&race.what).is_some() {
         let at = format!("{:#x}", race.what.address);
         page.put(
             2,
@@ -55,7 +115,9 @@ pub(super) fn full(
             label(style, Role::Heading, "at").put(Role::Plain, &at),
         );
     }
+    put_order(style, page, race);
     page.put(2, HANG, seen(style, race, windows));
+    verdict::verdict(style, page, race);
     for suspect in &race.suspects {
         let text = format!("Perhaps: {suspect}.");
         page.put(
@@ -64,19 +126,29 @@ pub(super) fn full(
             label(style, Role::Heading, "origin").words(Role::Plain, &text),
         );
     }
-    for note in notes(race) {
+    for note in notes::notes(race) {
         page.put(
             2,
             HANG,
             label(style, Role::Heading, "note").words(Role::Plain, &note),
         );
     }
-    for (at, access) in race.accesses.iter().enumerate() {
-        page.blank();
-        stack::stack(style, page, side(at).1, access);
+    if let Some(hint) = hint(race) {
+        let text = format!("usually: {hint}");
+        page.put(
+            2,
+            HANG,
+            label(style, Role::Heading, "hint").words(Role::Plain, &text),
+        );
     }
-    page.blank();
-    page.put(2, 4, fingerprint(style, race));
+    if terminal.explains {
+        explain::explain(style, page, race);
+    }
+    stack::stacks(terminal, page, race);
+    if terminal.verbose {
+        page.blank();
+        page.put(2, 4, fingerprint(style, race));
+    }
 }
 
 /// The fingerprint, with line breaks only between its parts.
@@ -94,19 +166,31 @@ pub(super) fn label<'s>(style: &'s Style, role: Role, text: &str) -> Line<'s> {
     Line::new(style).column(role, text, LABEL)
 }
 
-/// `RACE 1 of 3  counter.flags (unsigned int, 4 bytes), global of demo  [id]`.
-fn headline<'s>(style: &'s Style, race: &Race, number: String) -> Line<'s> {
-    let (role, title) = match (race.class, race.unknown_origin()) {
-        (Class::Race, false) => (Role::Race, "RACE"),
-        (Class::Race, true) => (Role::Race, "RACE, UNKNOWN ORIGIN"),
-        (Class::PossiblyAtomic, false) => (Role::Doubt, "POSSIBLY ATOMIC"),
-        (Class::PossiblyAtomic, true) => (Role::Doubt, "POSSIBLY ATOMIC, UNKNOWN ORIGIN"),
-        (Class::Special, false) => (Role::Doubt, "SPECIAL"),
-        (Class::Special, true) => (Role::Doubt, "SPECIAL, UNKNOWN ORIGIN"),
+/// `RACE  flags  [id]`, for little room.
+fn brief_headline<'s>(line: Line<'s>, race: &Race) -> Line<'s> {
+    let style = line.style();
+    let what = match names::object(&race.what) {
+        Some(name) => names::shorten(&name, BRIEF, style.ellipsis()),
+        None => race.what.region.to_string(),
     };
+    line.column(role(race), &notes::title(race).to_uppercase(), 0)
+        .column(Role::Name, &what, 0)
+        .put(Role::Dim, &format!("[{}]", race.id()))
+}
+
+const fn role(race: &Race) -> Role {
+    match race.class {
+        Class::Race => Role::Race,
+        _ => Role::Doubt,
+    }
+}
+
+/// `RACE 1 of 3  counter.flags (unsigned int, 4 bytes), global of demo  [id]`.
+fn headline<'s>(line: Line<'s>, race: &Race, number: String) -> Line<'s> {
+    let title = notes::title(race).to_uppercase();
     let what = &race.what;
     let size = names::bytes(what.size);
-    let mut line = Line::new(style).column(role, &format!("{title}{number}"), 0);
+    let mut line = line.column(role(race), &format!("{title}{number}"), 0);
     line = match names::object(what) {
         Some(name) => {
             let described = match &what.type_name {
@@ -124,12 +208,21 @@ fn headline<'s>(style: &'s Style, race: &Race, number: String) -> Line<'s> {
                 .put(Role::Plain, &format!("at {:#x},", what.address))
         }
     };
-    let region = match &what.region {
-        Region::Unknown => "unknown region".to_owned(),
-        region => region.to_string(),
-    };
-    line.column(Role::Plain, &region, 0)
+    line.column(Role::Plain, &names::region(what), 0)
         .put(Role::Dim, &format!("[{}]", race.id()))
+}
+
+/// Both threads in time order, a line for each step.
+fn put_order(style: &Style, page: &mut Page<'_>, race: &Race) {
+    for (at, step) in order(race).into_iter().enumerate() {
+        let (role, _) = side(step.side);
+        let heading = if at == 0 { "order" } else { "" };
+        let line = label(style, Role::Heading, heading)
+            .put(Role::Plain, &(at + 1).to_string())
+            .column(role, side_name(race, step.side), 6)
+            .words(Role::Plain, &step.text);
+        page.put(2, HANG + 10, line);
+    }
 }
 
 fn nobody(style: &Style) -> Line<'_> {
@@ -149,54 +242,4 @@ fn seen<'s>(style: &'s Style, race: &Race, windows: u64) -> Line<'s> {
         Role::Plain,
         &format!("{how} {} in {windows}", times(race.instances)),
     )
-}
-
-/// What readers need to know who see such a report for the first time.
-fn notes(race: &Race) -> Vec<String> {
-    let mut notes: Vec<String> = Vec::new();
-    if race.class == Class::PossiblyAtomic {
-        notes.push(
-            "Possibly atomic: an atomic load or store in the source can compile to a plain move \
-             like this one, and the binary does not show which it is. Look at the source lines. \
-             This does not fail the run."
-                .to_owned(),
-        );
-    }
-    if let Some(reason) = &race.special {
-        notes.push(format!(
-            "Special: this variable is accessed without a lock by design ({reason}). This does not fail the \
-             run."
-        ));
-    }
-    let in_kernel = race
-        .accesses
-        .iter()
-        .any(|access| access.thread.context.is_some());
-    if race.unknown_origin() && in_kernel {
-        notes.push(
-            "Unknown origin: no CPU was caught making the change. It can come from a device, from \
-             another mapping of the same page, or from a CPU whose stop was reported too late."
-                .to_owned(),
-        );
-    } else if race.unknown_origin() && race.suspects.is_empty() {
-        notes.push(
-            "Unknown origin: no watched thread was seen to make the change. It can come from \
-             another process through shared memory, from a second mapping of the same page, \
-             from the kernel filling a buffer, or from a thread that could not be watched."
-                .to_owned(),
-        );
-    }
-    let writers = race
-        .accesses
-        .iter()
-        .filter(|access| access.kind.writes())
-        .count();
-    if writers > 1 && race.what.bit_fields.len() > 1 {
-        notes.push(
-            "Both sides write, and bit-fields that share bytes are written back together: \
-             changing one can undo a change of another."
-                .to_owned(),
-        );
-    }
-    notes
 }

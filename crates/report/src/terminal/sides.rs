@@ -3,8 +3,10 @@
 
 use super::Terminal;
 use super::race::{HANG, label};
+use crate::folding::{caller, is_library};
 use crate::layout::{Line, Page};
 use crate::names;
+use crate::notes;
 use crate::style::{Role, Style};
 use redhanded_model::{AccessReport, Race};
 
@@ -19,6 +21,9 @@ pub(super) const fn side(at: usize) -> (Role, &'static str) {
 /// The most columns that a name or a place takes in the line of a side.
 const WIDEST: usize = 44;
 
+/// The same where there is little room.
+const BRIEF: usize = 24;
+
 /// One side of a race in cells.
 struct Cells {
     kind: String,
@@ -28,48 +33,81 @@ struct Cells {
 }
 
 impl Cells {
-    fn of(style: &Style, access: &AccessReport) -> Self {
+    fn of(terminal: &Terminal, access: &AccessReport) -> Self {
+        let style = &terminal.style;
         let atomic = if access.atomic { "atomic " } else { "" };
         let kind = access.kind.name();
-        let mut function = match &access.function {
+        let own = match &access.function {
             Some(name) => names::shorten(name, WIDEST, style.ellipsis()),
             None => names::code_address(access),
         };
-        if let Some(call) = &access.system_call {
-            function.push_str(&format!(" (system call {call})"));
+        let caller = caller(access).and_then(|(_, frame)| frame.function.as_deref());
+        let mut how = Vec::new();
+        let mut function = match caller {
+            Some(caller) => {
+                how.push(format!("in {own}"));
+                names::shorten(caller, WIDEST, style.ellipsis())
+            }
+            None => own,
+        };
+        how.extend((access.system_call.iter()).map(|call| format!("system call {call}")));
+        how.extend((access.freed_by.iter()).map(|free| format!("calls {free}")));
+        if !how.is_empty() {
+            function.push_str(&format!(" ({})", how.join(", ")));
         }
         // Escaping makes text wider, so it comes before the columns are measured.
         let clean = |text: String| crate::escape::clean(&text, style.unicode).into_owned();
         Self {
             kind: format!("{atomic}{kind} {}", names::bytes(access.size)),
             function: clean(function),
-            place: clean(place(style, access)),
+            place: clean(place(terminal, access)),
             thread: clean(access.thread.to_string()),
         }
     }
 }
 
-/// The line of an access. For code without lines (mostly the C library's), that of
-/// the nearest caller that has one.
-fn place(style: &Style, access: &AccessReport) -> String {
-    let short = |place: String| names::short_place(&place, WIDEST, style.ellipsis());
-    if let Some(place) = names::place(access.file.as_deref(), access.line) {
+/// The file and the line of an access, or of the program's own code that a library made it
+/// for.
+fn line_of(access: &AccessReport) -> (Option<&str>, Option<u32>) {
+    match caller(access) {
+        Some((_, frame)) => (frame.file.as_deref(), frame.line),
+        None => (access.file.as_deref(), access.line),
+    }
+}
+
+/// The line of an access. For code without lines, that of the nearest caller of the program
+/// that has one.
+fn place(terminal: &Terminal, access: &AccessReport) -> String {
+    let ellipsis = terminal.style.ellipsis();
+    let short = |place: String| names::short_place(&place, WIDEST, ellipsis);
+    let (file, line) = line_of(access);
+    if let Some(place) = terminal.place(file, line) {
         return short(place);
     }
-    access
-        .stack
-        .iter()
-        .find_map(|frame| names::place(frame.file.as_deref(), frame.line))
+    let own = access.stack.iter().filter(|frame| !is_library(frame));
+    own.filter_map(|frame| terminal.place(frame.file.as_deref(), frame.line))
+        .next()
         .map(|place| format!("from {}", short(place)))
         .unwrap_or_default()
 }
 
+/// Where an access is, in few words: its function and its line, or in fewer.
+pub(super) fn whereabouts(terminal: &Terminal, access: &AccessReport, place: bool) -> String {
+    let cells = Cells::of(terminal, access);
+    match cells.place.as_str() {
+        _ if !place => names::shorten(&cells.function, BRIEF, terminal.style.ellipsis()),
+        "" => cells.function,
+        place => format!("{} {place}", cells.function),
+    }
+}
+
 /// The lines of both sides: in columns if they fit, otherwise in two rows each.
-pub(super) fn sides<'s>(style: &'s Style, race: &Race) -> Vec<Vec<Line<'s>>> {
+pub(super) fn sides<'s>(terminal: &'s Terminal, race: &Race) -> Vec<Vec<Line<'s>>> {
+    let style = &terminal.style;
     let cells: Vec<Cells> = race
         .accesses
         .iter()
-        .map(|access| Cells::of(style, access))
+        .map(|access| Cells::of(terminal, access))
         .collect();
     let widest = |cell: fn(&Cells) -> &str| {
         cells
@@ -112,19 +150,34 @@ pub(super) fn put_side(page: &mut Page<'_>, rows: Vec<Line<'_>>) {
 }
 
 /// What is known of an access beyond its place.
-pub(super) fn detail(terminal: &Terminal, page: &mut Page<'_>, access: &AccessReport) {
+pub(super) fn detail(
+    terminal: &Terminal,
+    page: &mut Page<'_>,
+    access: &AccessReport,
+    expression: Option<&str>,
+) {
     let style = &terminal.style;
     if access.system_call.is_some() {
         let text = "made by the kernel on behalf of this thread";
         page.put(HANG, HANG, Line::new(style).words(Role::Dim, text));
     }
-    if let (Some(file), Some(number), Some(source)) = (&access.file, access.line, &terminal.source)
+    if let ((Some(file), Some(number)), Some(source)) = (line_of(access), &terminal.source)
         && let Some(text) = source(file, number)
     {
-        source_line(style, page, number, &text);
+        source_line(style, page, number, &text, expression);
     }
-    if let Some(instruction) = &access.instruction {
+    if let Some(instruction) = &access.instruction
+        && (terminal.verbose || terminal.assembly)
+    {
         page.put(HANG, HANG, Line::new(style).put(Role::Dim, instruction));
+    }
+    if !terminal.verbose {
+        return;
+    }
+    let pointee = access.pointee.as_ref();
+    if let Some(expression) = pointee.and_then(|pointee| pointee.expression.as_ref()) {
+        let line = Line::new(style).words(Role::Dim, "as");
+        page.put(HANG, HANG, line.put(Role::Dim, expression));
     }
     if access.stack.first().is_some_and(|frame| frame.inlined) {
         let callers = access
@@ -147,8 +200,15 @@ pub(super) fn detail(terminal: &Terminal, page: &mut Page<'_>, access: &AccessRe
     }
 }
 
-/// `42 │ c->flags |= BUSY;`, cut to the width: the file has the rest.
-fn source_line(style: &Style, page: &mut Page<'_>, number: u32, text: &str) {
+/// `42 │ c->flags |= BUSY;`, cut to the width: the file has the rest. The accessed expression is
+/// underlined where there are colours.
+fn source_line(
+    style: &Style,
+    page: &mut Page<'_>,
+    number: u32,
+    text: &str,
+    expression: Option<&str>,
+) {
     let number = number.to_string();
     let text = text.trim().replace('\t', " ");
     if text.is_empty() {
@@ -171,7 +231,18 @@ fn source_line(style: &Style, page: &mut Page<'_>, number: u32, text: &str) {
     };
     let line = Line::new(style)
         .put(Role::Dim, &number)
-        .put(Role::Dim, style.bar())
-        .put(Role::Plain, &text);
+        .put(Role::Dim, style.bar());
+    let expression = expression.map(|it| crate::escape::clean(it, style.unicode));
+    let marked = expression.as_deref();
+    let line = match marked.and_then(|it| Some((it, notes::around(&text, it)?))) {
+        Some((expression, ("", after))) => line
+            .put(Role::Accessed, expression)
+            .glue(Role::Plain, after),
+        Some((expression, (before, after))) => line
+            .put(Role::Plain, before)
+            .glue(Role::Accessed, expression)
+            .glue(Role::Plain, after),
+        None => line.put(Role::Plain, &text),
+    };
     page.put(HANG, HANG, line);
 }

@@ -2,9 +2,10 @@
 
 use crate::layout::{Line, Page};
 use crate::names;
-use crate::numbers::{count, counted, percent, seconds, share, times};
+use crate::numbers::{count, counted, share, times};
+use crate::outcome;
 use crate::style::{Role, Style};
-use redhanded_model::{Class, Loss, Report, Run};
+use redhanded_model::{Call, Class, Loss, Race, Report, Run};
 
 /// Where the facts start.
 const HANG: usize = 12;
@@ -12,44 +13,42 @@ const HANG: usize = 12;
 pub(super) fn summary(style: &Style, page: &mut Page<'_>, report: &Report) {
     let run = &report.run;
     page.put(0, 2, headline(style, report));
-    if report.races.len() > 1 {
-        index(style, page, report);
+    let (suppressed, shown): (Vec<&Race>, Vec<&Race>) =
+        report.races.iter().partition(|race| race.is_suppressed());
+    if shown.len() > 1 {
+        index(style, page, &shown, None);
         page.blank();
     }
-    fact(style, page, "program", &program(run));
-    fact(style, page, "samples", &samples(run));
-    fact(
-        style,
-        page,
-        "held",
-        &format!(
-            "{}, {} of {} of thread time",
-            seconds(run.held_s),
-            percent(run.overhead_estimate()),
-            seconds(run.thread_s)
-        ),
-    );
-    if let Some(standstill) = run.standstill {
-        let mut text = format!("no CPU ran for {}", seconds(standstill.total_s));
-        if let Some(median) = standstill.window_s {
-            text.push_str(&format!("; median of a window {}", seconds(median)));
+    if !suppressed.is_empty() {
+        let races = counted(suppressed.len() as u64, "race", "races");
+        let text = format!("{races} that the suppression file lists:");
+        fact(style, page, "suppressed", &text);
+        for race in suppressed {
+            let because = race.triage.as_ref().and_then(|t| t.suppressed.as_ref());
+            let because = because.map_or("", |suppressed| &suppressed.because);
+            let what = names::race_object(race);
+            fact(
+                style,
+                page,
+                "",
+                &format!("[{}] {what}: {because}", race.id()),
+            );
         }
-        fact(style, page, "stopped", &text);
     }
-    let sites = run.sites;
-    fact(
-        style,
-        page,
-        "sites",
-        &format!(
-            "{} in total, {} armed ({}), {} sampled ({})",
-            count(sites.total),
-            count(sites.armed),
-            share(sites.armed, sites.total),
-            count(sites.sampled),
-            share(sites.sampled, sites.total)
-        ),
-    );
+    for (label, mut text) in outcome::facts(report) {
+        let benign = |race: &Race| {
+            let call = race.verdict.as_ref().map(|verdict| verdict.call);
+            call == Some(Call::LikelyBenign)
+        };
+        match label {
+            outcome::NO_RACE => text.push_str(" (--explain lists them)"),
+            outcome::VERDICTS if report.races.iter().any(benign) => {
+                text.push_str(" (--show benign tells those in full)");
+            }
+            _ => {}
+        }
+        fact(style, page, label, &text);
+    }
     losses(style, page, run);
     not_seen(style, page, run);
     if report.races.is_empty() {
@@ -112,16 +111,26 @@ fn headline<'s>(style: &'s Style, report: &Report) -> Line<'s> {
     line
 }
 
-/// One line for each race: an index to the pages of stacks above.
-fn index(style: &Style, page: &mut Page<'_>, report: &Report) {
-    let number = report.races.len().to_string().len();
-    for (at, race) in report.races.iter().enumerate() {
-        let what = names::object(&race.what).unwrap_or_else(|| race.what.region.to_string());
+/// When a race was seen, in words.
+pub(super) type When<'a> = &'a dyn Fn(&Race) -> Option<String>;
+
+/// One line for each race: an index to the pages of stacks above, or, if there is something
+/// to tell about when they were seen, a list that stands alone and names both sides.
+pub(super) fn index(style: &Style, page: &mut Page<'_>, races: &[&Race], when: Option<When<'_>>) {
+    let number = races.len().to_string().len();
+    for (at, race) in races.iter().enumerate() {
+        let what = names::race_object(race);
         let mut line = Line::new(style)
             .put(Role::Plain, &format!("{:>number$}", at + 1))
             .put(Role::Dim, &format!("[{}]", race.id()))
-            .put(Role::Name, &format!("{what}:"));
-        for (at, access) in race.accesses.iter().enumerate() {
+            .put(Role::Name, &what);
+        let sides = if when.is_some() {
+            line = line.glue(Role::Plain, ":");
+            race.accesses.as_slice()
+        } else {
+            &[]
+        };
+        for (at, access) in sides.iter().enumerate() {
             let function = match &access.function {
                 Some(name) => names::shorten(name, 32, style.ellipsis()),
                 None => names::code_address(access),
@@ -133,7 +142,12 @@ fn index(style: &Style, page: &mut Page<'_>, report: &Report) {
             );
         }
         if race.unknown_origin() {
-            line = line.put(Role::Plain, "/ unknown origin");
+            line = match when {
+                Some(_) => line.put(Role::Plain, "/ unknown origin"),
+                None => line
+                    .glue(Role::Plain, ",")
+                    .words(Role::Plain, "unknown origin"),
+            };
         }
         line = line
             .glue(Role::Plain, ",")
@@ -143,39 +157,27 @@ fn index(style: &Style, page: &mut Page<'_>, report: &Report) {
                 .glue(Role::Plain, ",")
                 .put(Role::Doubt, "possibly atomic");
         }
+        if race.is_freed() {
+            line = line
+                .glue(Role::Plain, ",")
+                .put(Role::Race, "freed while it stood");
+        }
+        if let Some(verdict) = &race.verdict {
+            line = line
+                .glue(Role::Plain, ",")
+                .words(Role::Plain, verdict.call.name());
+        }
         if race.class == Class::Special {
             line = line.glue(Role::Plain, ",").put(Role::Doubt, "special");
         }
+        if let Some(word) = race.triage.as_ref().map(outcome::standing) {
+            line = line.glue(Role::Plain, ",").put(Role::Plain, &word);
+        }
+        if let Some(when) = when.and_then(|when| when(race)) {
+            line = line.glue(Role::Plain, ",").put(Role::Dim, &when);
+        }
         page.put(2, 4 + number, line);
     }
-}
-
-fn program(run: &Run) -> String {
-    let mut text = if run.program.is_empty() {
-        "not named".to_owned()
-    } else {
-        run.program.join(" ")
-    };
-    if run.runs > 1 {
-        text.push_str(&format!(", {}", counted(run.runs, "run", "runs")));
-    }
-    if run.cut_off > 0 {
-        text.push_str(&format!(", {} cut off by --each", count(run.cut_off)));
-    }
-    text.push_str(&format!(", {}", seconds(run.wall_s)));
-    if let Some(ending) = &run.ending {
-        text.push_str(&format!(", {ending}"));
-    }
-    text
-}
-
-fn samples(run: &Run) -> String {
-    format!(
-        "{} ({:.0}/s), {}",
-        count(run.samples),
-        run.samples_per_s(),
-        counted(run.windows, "window", "windows")
-    )
 }
 
 /// Whether a loss concerns a trap in the other thread and not the sample.
@@ -200,14 +202,7 @@ const fn of_site(loss: Loss) -> bool {
 /// The losses that happened, most frequent first. Losses of samples are shown with
 /// their share of all samples; traps and sites have none.
 fn losses(style: &Style, page: &mut Page<'_>, run: &Run) {
-    let mut losses: Vec<(Loss, u64)> = run
-        .losses
-        .0
-        .iter()
-        .map(|(loss, count)| (*loss, *count))
-        .filter(|(_, count)| *count > 0)
-        .collect();
-    losses.sort_by_key(|(loss, count)| (std::cmp::Reverse(*count), *loss));
+    let losses = outcome::losses(run);
     if losses.is_empty() {
         fact(style, page, "losses", "none");
         return;
@@ -263,11 +258,19 @@ fn not_seen(style: &Style, page: &mut Page<'_>, run: &Run) {
         fact(style, page, label, &text);
         label = "";
     }
+    // What was not seen for the same reason stands together.
+    let mut reasons: Vec<(&str, Vec<&str>)> = Vec::new();
     for unseen in &run.unseen {
+        match reasons.iter_mut().find(|(why, _)| *why == unseen.why) {
+            Some((_, what)) => what.push(&unseen.what),
+            None => reasons.push((&unseen.why, vec![&unseen.what])),
+        }
+    }
+    for (why, what) in reasons {
         let line = Line::new(style)
             .column(Role::Heading, label, HANG - 4)
-            .put(Role::Plain, &format!("{}:", unseen.what))
-            .words(Role::Plain, &unseen.why);
+            .words(Role::Plain, &format!("{}:", what.join(", ")))
+            .words(Role::Plain, why);
         page.put(2, HANG, line);
         label = "";
     }
@@ -279,74 +282,11 @@ fn silence(style: &Style, page: &mut Page<'_>, run: &Run) {
     let prose = |page: &mut Page<'_>, indent, hang, text: &str| {
         page.put(indent, hang, Line::new(style).words(Role::Plain, text));
     };
-    prose(
-        page,
-        2,
-        2,
-        "Silence is no proof: a race is caught only if another thread accesses the bytes while \
-         one is held at its access.",
-    );
-    for advice in advice(run) {
+    prose(page, 2, 2, outcome::SILENCE);
+    for advice in outcome::advice(run) {
         let line = Line::new(style)
             .put(Role::Plain, "-")
             .words(Role::Plain, &advice);
         page.put(2, 4, line);
     }
-}
-
-fn advice(run: &Run) -> Vec<String> {
-    let mut advice = Vec::new();
-    let sites = run.sites;
-    let lost = |loss| run.losses.get(loss);
-    let many = |loss| lost(loss) > 0 && lost(loss) >= run.samples / 10;
-    // A virtual machine runs once, and may be held all the time.
-    let is_kernel = run.standstill.is_some();
-    let more = if is_kernel {
-        "longer (--for 10m) and with other workloads"
-    } else {
-        "longer (--for 60s) or more often (--repeat 100), with other input, and with a larger share \
-         of its time (--overhead 20%)"
-    };
-    if sites.total == 0 {
-        advice.push(
-            "There was nothing to sample: no code of the program was selected. \
-             `redhanded sites PROGRAM` shows what can be."
-                .to_owned(),
-        );
-    } else if run.samples == 0 && is_kernel {
-        advice.push(
-            "No site was reached: give the machine a workload that runs the code in question."
-                .to_owned(),
-        );
-    } else if run.samples == 0 {
-        advice.push(
-            "No site was reached: the program may have ended too soon. Run it repeatedly with \
-             --repeat 100 or --for 30s."
-                .to_owned(),
-        );
-    }
-    if many(Loss::Alone) {
-        advice.push(format!(
-            "{} found no other thread: give the program input that keeps several threads at work.",
-            counted(lost(Loss::Alone), "sample", "samples")
-        ));
-    }
-    if many(Loss::OverBudget) {
-        advice.push(
-            "The budget was often used up: allow more with --overhead 20%, or sample longer with \
-             --for."
-                .to_owned(),
-        );
-    }
-    if run.samples > 0 && sites.sampled < sites.total {
-        advice.push(format!(
-            "{} of {} were sampled: run {more}.",
-            count(sites.sampled),
-            counted(sites.total, "site", "sites")
-        ));
-    }
-    if run.windows > 0 && advice.is_empty() {
-        advice.push(format!("Run {more}."));
-    }
-    advice
 }

@@ -2,6 +2,7 @@
 
 use super::race::{HANG, label};
 use crate::layout::{Line, Page};
+use crate::notes;
 use crate::numbers::counted;
 use crate::style::{Role, Style};
 use crate::values;
@@ -11,15 +12,13 @@ use redhanded_model::Race;
 const WORDS: usize = 4;
 
 /// The value before and after, with what changed in it.
-pub(super) fn value(style: &Style, page: &mut Page<'_>, race: &Race, in_full: bool) {
+pub(super) fn value(style: &Style, page: &mut Page<'_>, race: &Race) {
     let values = &race.values;
     let changed = values::changed_bits(values, style);
     let fields = values::fields(values, &race.what.bit_fields);
     let line = label(style, Role::Heading, "value");
     if values.before.is_empty() || values.after.is_empty() {
-        if in_full {
-            page.put(2, HANG, line.words(Role::Plain, "not known"));
-        }
+        page.put(2, HANG, line.words(Role::Plain, "not known"));
         return;
     }
     let narrow = values::hexadecimal(&values.before).zip(values::hexadecimal(&values.after));
@@ -27,26 +26,23 @@ pub(super) fn value(style: &Style, page: &mut Page<'_>, race: &Race, in_full: bo
         let line = match narrow {
             Some((before, _)) => {
                 let line = line.put(Role::Plain, &before);
-                let line = match values::in_type(&values.before, race.what.type_name.as_deref()) {
-                    Some(text) if fields.is_empty() => line.put(Role::Plain, &format!("({text})")),
-                    _ => line,
+                let line = match values::typed(race) {
+                    Some((text, _)) => line.put(Role::Plain, &format!("({text})")),
+                    None => line,
                 };
                 line.glue(Role::Plain, ",")
             }
             None => line,
         };
-        page.put(2, HANG, line.words(Role::Plain, unchanged(race)));
+        page.put(2, HANG, line.words(Role::Plain, notes::unchanged(race)));
     } else if let Some((before, after)) = narrow {
         let line = line.put(Role::Plain, &format!("{before} {} {after}", style.arrow()));
-        let type_name = race.what.type_name.as_deref();
-        let typed = values::in_type(&values.before, type_name)
-            .zip(values::in_type(&values.after, type_name));
-        let line = match typed {
-            Some((before, after)) if fields.is_empty() => line.put(
+        let line = match values::typed(race) {
+            Some((before, after)) => line.put(
                 Role::Plain,
                 &format!("({before} {} {after})", style.arrow()),
             ),
-            _ => line,
+            None => line,
         };
         let line = line
             .glue(Role::Plain, ",")
@@ -58,21 +54,10 @@ pub(super) fn value(style: &Style, page: &mut Page<'_>, race: &Race, in_full: bo
             .put(Role::Changed, &changed)
             .put(Role::Plain, "changed");
         page.put(2, HANG, changed_fields(style, race, line, &fields));
-        if in_full {
-            words(style, page, race);
-        }
+        words(style, page, race);
     }
-    if in_full && !fields.is_empty() {
+    if !fields.is_empty() {
         page.put(2, HANG, all_fields(style, &fields));
-    }
-}
-
-/// Why there is a collision although the bytes are equal.
-fn unchanged(race: &Race) -> &'static str {
-    match race.accesses.get(1) {
-        Some(other) if other.kind.writes() => "unchanged: the caught access wrote the same value",
-        Some(_) => "unchanged: the caught access only reads",
-        None => "unchanged at the end: it was changed and changed back",
     }
 }
 

@@ -1,17 +1,22 @@
 //! Whatever a target and its files claim, a report comes out, and it is only
 //! text.
 
+use crate::fixtures;
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
 use proptest::sample::select;
 use redhanded_model::{
-    AccessKind, AccessReport, BitField, Class, Context, ContextKind, Crash, CrashWindow, Ending,
-    Fingerprint, Frame, Line, Loss, Losses, Race, Region, Report, Run, SeenBy, SiteCounts,
-    Standstill, Suspect, Svma, ThreadName, Unseen, Values, What,
+    AccessKind, AccessReport, AccessValue, BitField, Block, Class, Context, ContextKind, Crash,
+    CrashWindow, Creation, Differing, Ending, Fingerprint, Frame, Hunted, Leaning, Leans, Line,
+    Loss, Losses, Pointee, PointeeSource, Race, Region, ReplayTally, Report, Rule, Run, SeenBy,
+    SiteCounts, Spot, Standstill, Suspect, Svma, ThreadName, Typed, Unseen, Usage, Values, Verdict,
+    What, combine,
 };
 use redhanded_report::json::{self, Json};
 use redhanded_report::{Format, Style, Terminal, Writer};
+use std::sync::Arc;
+use std::time::Duration;
 
 /// Names with what names may hold and what they must not.
 fn name() -> impl Strategy<Value = String> {
@@ -141,11 +146,35 @@ fn access() -> impl Strategy<Value = AccessReport> {
                     function,
                     file,
                     line,
+                    freed_by: system_call.clone(),
+                    pointee: system_call.clone().map(|name| pointee(name, atomic)),
+                    value: line.map(|line| AccessValue {
+                        bytes: line.to_le_bytes().to_vec(),
+                        typed: system_call.clone(),
+                    }),
+                    created: system_call.clone().map(|name| Creation {
+                        thread: ThreadName {
+                            name,
+                            ..ThreadName::default()
+                        },
+                        stack: stack.clone(),
+                    }),
                     system_call,
                     stack,
                 }
             },
         )
+}
+
+fn pointee(name: String, doubtful: bool) -> Pointee {
+    Pointee {
+        expression: doubtful.then(|| name.clone()),
+        type_name: name.clone(),
+        path: format!(".{name}"),
+        part_type: name,
+        from: PointeeSource::Followed,
+        doubtful,
+    }
 }
 
 fn region() -> impl Strategy<Value = Region> {
@@ -185,21 +214,70 @@ fn what() -> impl Strategy<Value = What> {
     )
         .prop_map(
             |(name, type_name, field, bit_fields, address, size, region)| What {
-                name,
                 type_name,
                 field,
                 bit_fields,
                 address,
                 size,
                 region,
+                pointee: name
+                    .clone()
+                    .map(|name| pointee(name, size.is_multiple_of(2))),
+                sides_differ: size.is_multiple_of(3),
+                block: name.as_ref().map(|_| Block { address, size }),
+                name,
             },
         )
+}
+
+fn verdict() -> impl Strategy<Value = Verdict> {
+    let leans = select(vec![Leans::Harmful, Leans::Benign]);
+    let rule =
+        (name(), leans, vec(name(), 0..3), any::<bool>()).prop_map(|(rule, leans, facts, hint)| {
+            Leaning {
+                rule,
+                leans,
+                facts,
+                hint,
+            }
+        });
+    let differing =
+        (name(), any::<bool>(), name(), name()).prop_map(|(what, raced, this, that)| Differing {
+            what,
+            raced,
+            this,
+            that,
+        });
+    let tally = (any::<[u64; 5]>(), vec(differing, 0..3)).prop_map(|(numbers, difference)| {
+        let [
+            no_state_change,
+            state_change,
+            replay_failure,
+            faults,
+            orders,
+        ] = numbers;
+        ReplayTally {
+            no_state_change,
+            state_change,
+            replay_failure,
+            faults,
+            orders,
+            difference,
+        }
+    });
+    (vec(rule, 0..4), option::of(tally), any::<u64>())
+        .prop_map(|(rules, tally, instances)| combine(rules, tally, instances))
 }
 
 fn race() -> impl Strategy<Value = Race> {
     let class = select(vec![Class::Race, Class::PossiblyAtomic, Class::Special]);
     (
         (name(), class, any::<u64>()),
+        (
+            option::of(select(Rule::ALL.to_vec())),
+            option::of(name()),
+            option::of(verdict()),
+        ),
         what(),
         select(vec![SeenBy::Watch, SeenBy::Value]),
         (vec(any::<u8>(), 0..70), vec(any::<u8>(), 0..70)),
@@ -210,6 +288,7 @@ fn race() -> impl Strategy<Value = Race> {
         .prop_map(
             |(
                 (fingerprint, class, instances),
+                (rule, words, verdict),
                 what,
                 seen_by,
                 (before, after),
@@ -219,13 +298,26 @@ fn race() -> impl Strategy<Value = Race> {
             )| Race {
                 fingerprint: Fingerprint(fingerprint),
                 class,
+                rule,
+                evidence: words.map(|words| fixtures::evidence(&words)),
                 what,
                 seen_by,
-                values: Values { before, after },
+                values: Values {
+                    before,
+                    after,
+                    typed: special.clone().map(|before| Typed {
+                        after: before.clone(),
+                        before,
+                    }),
+                },
                 instances,
                 lines: vec![accesses.iter().map(Line::from).collect()],
                 suspects,
                 special,
+                usage: vec![Usage::default()],
+                history: None,
+                verdict,
+                triage: None,
                 accesses,
             },
         )
@@ -273,10 +365,37 @@ fn report(seconds: impl Strategy<Value = f64> + Clone) -> impl Strategy<Value = 
                     unseen,
                     cut_short,
                     crash,
+                    candidates: races.iter().map(hunted).collect(),
                 };
-                Report { run, races }
+                Report {
+                    run,
+                    set_aside: races.clone(),
+                    races,
+                }
             },
         )
+}
+
+/// A race as something that was hunted.
+fn hunted(race: &Race) -> Hunted {
+    let side = |at: usize| {
+        race.accesses
+            .get(at)
+            .map_or_else(Spot::default, |access| Spot {
+                function: access.function.clone(),
+                file: access.file.clone(),
+                line: access.line,
+            })
+    };
+    let instances = race.instances;
+    Hunted {
+        sides: [side(0), side(1)],
+        race: instances.is_multiple_of(2).then(|| race.id()),
+        sites: [instances % 3, 1],
+        reached: instances % 5,
+        holds: [instances % 7, 0],
+        held_s: 0.25,
+    }
 }
 
 fn style() -> impl Strategy<Value = Style> {
@@ -316,10 +435,12 @@ proptest! {
     fn any_report_renders_as_text_alone(
         report in report(any::<f64>()), style in style(), line in name()
     ) {
-        let terminal = Terminal::new(style).with_source(move |_, _| Some(line.clone()));
+        let terminal = Terminal::new(style)
+            .explaining(true)
+            .with_source(Arc::new(move |_, _| Some(line.clone())));
         let mut text = Vec::new();
         for race in &report.races {
-            terminal.race(&mut text, race, report.run.windows).unwrap();
+            terminal.race(&mut text, race, Duration::from_secs(report.run.windows)).unwrap();
         }
         terminal.write(&report, &mut text).unwrap();
         let text = String::from_utf8(text).unwrap();
@@ -333,7 +454,7 @@ proptest! {
     fn any_report_can_be_shown_in_every_format(report in report(any::<f64>())) {
         for format in Format::ALL {
             let mut text = Vec::new();
-            format.writer().write(&report, &mut text).unwrap();
+            format.writer("/src".as_ref(), &fixtures::no_source()).write(&report, &mut text).unwrap();
             let text = String::from_utf8(text).unwrap();
             let raw = |c: char| c.is_control() && c != '\n';
             prop_assert!(!text.contains(raw), "{format:?}: {text:?}");

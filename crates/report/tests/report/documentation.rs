@@ -22,12 +22,7 @@ fn the_json_example_is_a_real_one() {
 
 #[test]
 fn the_annotated_race_is_a_real_one() {
-    let terminal = Terminal::new(Style::default()).with_source(|_, line| {
-        Some(match line {
-            42 => "dev->busy = 1;".to_owned(),
-            _ => "dev->need_callback = 1;".to_owned(),
-        })
-    });
+    let terminal = Terminal::new(Style::default()).with_source(fixtures::source());
     let text = fixtures::written(&terminal, &example());
     assert!(
         READING.contains(&text),

@@ -1,10 +1,13 @@
 //! Races as a run would tell them.
 
 use redhanded_model::{
-    AccessKind, AccessReport, BitField, Class, Ending, Fingerprint, Frame, Loss, Losses, Race,
-    Region, Report, Run, SeenBy, SiteCounts, ThreadName, Unseen, Values, What,
+    AccessKind, AccessReport, AccessValue, BitField, Block, Class, Covered, Creation, Declared,
+    Doubt, Ending, Evidence, Expression, Extent, Fact, Fingerprint, Form, Frame, Known, Loss,
+    Losses, Marking, Pointee, PointeeSource, Race, Region, Report, Rule, Run, SeenBy, SideEvidence,
+    SiteCounts, SourceEvidence, ThreadName, Typed, Unseen, Values, What,
 };
-use redhanded_report::Writer;
+use redhanded_report::{SourceLine, Writer};
+use std::sync::Arc;
 
 pub fn thread(tid: u32, name: &str) -> ThreadName {
     ThreadName {
@@ -48,6 +51,10 @@ pub fn access(kind: AccessKind, function: &str, file: &str, line: u32) -> Access
         file: Some(file.into()),
         line: Some(line),
         system_call: None,
+        freed_by: None,
+        pointee: None,
+        value: None,
+        created: None,
         stack: vec![frame(function, file, line, 0x11a6), library_frame()],
     }
 }
@@ -68,6 +75,8 @@ fn race(what: What, values: Values, accesses: Vec<AccessReport>) -> Race {
     Race {
         fingerprint: Fingerprint::new(places, &touched),
         class: Class::Race,
+        rule: None,
+        evidence: None,
         what,
         seen_by: SeenBy::Watch,
         values,
@@ -75,6 +84,10 @@ fn race(what: What, values: Values, accesses: Vec<AccessReport>) -> Race {
         accesses,
         suspects: Vec::new(),
         special: None,
+        usage: Vec::new(),
+        history: None,
+        verdict: None,
+        triage: None,
         lines: Vec::new(),
     }
 }
@@ -90,6 +103,9 @@ fn global(name: &str, type_name: &str, size: u64) -> What {
         region: Region::Global {
             module: "demo".into(),
         },
+        pointee: None,
+        sides_differ: false,
+        block: None,
     }
 }
 
@@ -123,6 +139,7 @@ pub fn bit_fields() -> Race {
     let values = Values {
         before: vec![0x11, 0, 0, 0],
         after: vec![0x31, 0, 0, 0],
+        ..Values::default()
     };
     race(what, values, vec![held, caught])
 }
@@ -140,6 +157,9 @@ pub fn unknown_origin() -> Race {
             name: "/dev/zero (deleted)".into(),
             shared: true,
         },
+        pointee: None,
+        sides_differ: false,
+        block: None,
     };
     let mut held = access(AccessKind::Read, "wait_for_peer", "shm.c", 17);
     held.size = 8;
@@ -147,6 +167,7 @@ pub fn unknown_origin() -> Race {
     let values = Values {
         before: vec![0; 8],
         after: vec![0xff, 0x55, 0x01, 0, 0, 0, 0, 0x80],
+        ..Values::default()
     };
     let mut race = race(what, values, vec![held]);
     race.seen_by = SeenBy::Value;
@@ -170,10 +191,161 @@ pub fn possibly_atomic() -> Race {
     let values = Values {
         before: vec![1, 0, 0, 0],
         after: vec![1, 0, 0, 0],
+        ..Values::default()
     };
     let mut race = race(global("flag", "int", 4), values, vec![held, caught]);
     race.class = Class::PossiblyAtomic;
     race.instances = 2;
+    race
+}
+
+/// What is known about a read that meets a write, in words that come from outside.
+pub fn evidence(words: &str) -> Evidence {
+    let words = || words.to_owned();
+    let source = SourceEvidence {
+        marking: Marking::Unknown {
+            why: Doubt::UnknownName(words()),
+        },
+        expression: Some(Expression {
+            text: words(),
+            file: words(),
+            line: 7,
+            column: Some(3),
+        }),
+        declared: Some(words()),
+        covers: Some(Covered { start: 0, len: 2 }),
+    };
+    let extent = Extent {
+        address: 0x5555_5555_8040,
+        size: 4,
+    };
+    let side = |kind, facts: Vec<Fact>| SideEvidence {
+        kind,
+        extent,
+        facts: facts.into_iter().map(Known::from).collect(),
+    };
+    let form = Form::Operation;
+    let read = vec![
+        Fact::Form { form },
+        Fact::Natural { natural: true },
+        Fact::HalfOfUpdate,
+        Fact::Source { source },
+        Fact::Combined { compiler: words() },
+    ];
+    let name = words;
+    let frees = true;
+    let write = vec![
+        Fact::Locked,
+        Fact::AtomicVector,
+        Fact::MemoryFunction { name: name() },
+        Fact::SystemCall { name: name() },
+        Fact::SequenceSection,
+        Fact::CallersUnknown,
+        Fact::KernelWithoutDebugInformation,
+        Fact::Allocator {
+            name: name(),
+            frees,
+        },
+    ];
+    let as_what = Declared::Volatile;
+    let bytes = [
+        Fact::Declared {
+            part: words(),
+            as_what,
+        },
+        Fact::Special { reason: words() },
+    ];
+    Evidence {
+        sides: vec![side(AccessKind::Read, read), side(AccessKind::Write, write)],
+        conflict: Some(extent),
+        bytes: bytes.into_iter().map(Known::from).collect(),
+    }
+}
+
+/// A read that stands while the block is freed.
+pub fn freed() -> Race {
+    let mut race = possibly_atomic();
+    race.class = Class::Race;
+    race.rule = Some(Rule::FreedWhileItStood);
+    race.accesses[1].function = Some("drop_table".into());
+    race.accesses[1].freed_by = Some("free".into());
+    race.what.region = Region::Heap;
+    race.evidence = Some(evidence("table"));
+    race
+}
+
+/// A member of an object on the heap, which has no name of its own.
+pub fn behind_a_pointer() -> Race {
+    let pointee = |expression: &str| Pointee {
+        expression: Some(expression.into()),
+        type_name: "struct item".into(),
+        path: ".it_flags".into(),
+        part_type: "uint16_t".into(),
+        from: PointeeSource::Variable,
+        doubtful: false,
+    };
+    let what = What {
+        name: None,
+        region: Region::Heap,
+        pointee: Some(pointee("it->it_flags")),
+        ..global("", "uint16_t", 2)
+    };
+    let mut held = access(AccessKind::Read, "process_get", "proto.c", 589);
+    held.size = 2;
+    held.pointee = Some(pointee("it->it_flags"));
+    let mut caught = access(AccessKind::Update, "do_item_update", "items.c", 575);
+    caught.size = 2;
+    caught.pointee = Some(pointee("search->it_flags"));
+    caught.thread = thread(4713, "lru");
+    let values = Values {
+        before: vec![3, 0],
+        after: vec![11, 0],
+        ..Values::default()
+    };
+    race(what, values, vec![held, caught])
+}
+
+/// A state that two threads set, in a block that the allocator knows.
+pub fn typed() -> Race {
+    let mut race = behind_a_pointer();
+    race.what = What {
+        type_name: Some("enum state".into()),
+        size: 4,
+        block: Some(Block {
+            address: race.what.address - 16,
+            size: 40,
+        }),
+        pointee: Some(Pointee {
+            expression: Some("job->state".into()),
+            type_name: "struct job".into(),
+            path: ".state".into(),
+            part_type: "enum state".into(),
+            from: PointeeSource::Variable,
+            doubtful: false,
+        }),
+        ..race.what
+    };
+    race.values = Values {
+        before: vec![0; 4],
+        after: vec![1, 0, 0, 0],
+        typed: Some(Typed {
+            before: "IDLE".into(),
+            after: "BUSY".into(),
+        }),
+    };
+    for (access, (byte, name)) in race.accesses.iter_mut().zip([(2, "DONE"), (1, "BUSY")]) {
+        access.kind = AccessKind::Write;
+        access.size = 4;
+        access.pointee = None;
+        access.value = Some(AccessValue {
+            bytes: vec![byte, 0, 0, 0],
+            typed: Some(name.into()),
+        });
+        access.created = Some(Creation {
+            thread: thread(4700, "main"),
+            stack: vec![frame("start_workers", "pool.c", 21, 0x1400)],
+        });
+    }
     race
 }
 
@@ -209,6 +381,7 @@ pub fn system_call() -> Race {
     let values = Values {
         before: vec![0; 32],
         after,
+        ..Values::default()
     };
     race(what, values, vec![held, caught])
 }
@@ -232,6 +405,7 @@ pub fn long_names() -> Race {
     let values = Values {
         before: 41i64.to_le_bytes().to_vec(),
         after: 41i64.to_le_bytes().to_vec(),
+        ..Values::default()
     };
     race(global("hits", "i64", 8), values, vec![held, caught])
 }
@@ -278,11 +452,28 @@ pub fn run() -> Report {
         crash: None,
         cut_short: false,
         ending: Some(Ending::Exited { status: 0 }),
+        candidates: Vec::new(),
     };
     Report {
         run,
+        set_aside: Vec::new(),
         races: vec![bit_fields(), possibly_atomic(), unknown_origin()],
     }
+}
+
+/// No source is at hand.
+pub fn no_source() -> SourceLine {
+    Arc::new(|_, _| None)
+}
+
+/// The lines of `demo.c`.
+pub fn source() -> SourceLine {
+    Arc::new(|file, line| {
+        (file == "demo.c").then(|| match line {
+            42 => "\t\tdev->busy = 1;".to_owned(),
+            _ => "\tdev->need_callback = 1;".to_owned(),
+        })
+    })
 }
 
 /// In one of the formats.

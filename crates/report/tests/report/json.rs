@@ -1,5 +1,8 @@
 use crate::fixtures;
-use redhanded_model::{Report, Values};
+use redhanded_model::{
+    Differing, Hunted, Leaning, Leans, Race, ReplayTally, Report, State, Suppressed, Triage,
+    Values, combine,
+};
 use redhanded_report::json::Json;
 use redhanded_report::write_file;
 use serde_json::{Value, json as value};
@@ -25,7 +28,7 @@ fn has_exactly(object: &Value, keys: &str) {
 #[test]
 fn every_key_of_the_schema_is_there_and_no_other() {
     let document = parsed(&fixtures::run());
-    has_exactly(&document, "schema run races");
+    has_exactly(&document, "schema run races set_aside");
     assert_eq!(document["schema"], "redhanded-report/1");
     has_exactly(
         &document["run"],
@@ -39,7 +42,7 @@ fn every_key_of_the_schema_is_there_and_no_other() {
         has_exactly(
             race,
             "id hash fingerprint class what seen_by values instances lines suspects suspected \
-             accesses",
+             problem accesses",
         );
         has_exactly(
             &race["what"],
@@ -160,6 +163,7 @@ fn values_of_unequal_length_and_numbers_that_are_none() {
     report.races[0].values = Values {
         before: vec![1, 2, 3],
         after: vec![1],
+        ..Values::default()
     };
     let document = parsed(&report);
     assert_eq!(document["run"]["wall_s"], 0.0);
@@ -175,4 +179,119 @@ fn a_file_holds_the_document() {
     assert_eq!(document, parsed(&fixtures::run()));
     let error = write_file(&Json, &fixtures::run(), "-").unwrap_err();
     assert!(error.to_string().contains("/dev/stderr"), "{error}");
+}
+
+/// The schema that users check documents by.
+#[test]
+fn documents_follow_the_published_schema() {
+    let schema = include_str!("../../../../docs/redhanded-report-1.schema.json");
+    let schema: Value = serde_json::from_str(schema).unwrap();
+    let validator = jsonschema::validator_for(&schema).unwrap();
+    let check = |document: &Value| {
+        let errors: Vec<String> = validator
+            .iter_errors(document)
+            .map(|error| format!("{}: {error}", error.instance_path()))
+            .collect();
+        assert!(errors.is_empty(), "{errors:#?}");
+    };
+    let mut report = fixtures::run();
+    report.races.extend([
+        fixtures::freed(),
+        fixtures::system_call(),
+        fixtures::hostile(),
+        fixtures::typed(),
+        decided(),
+        replayed(),
+    ]);
+    check(&parsed(&report));
+    check(&parsed(&Report::default()));
+    let mut hunted = report.clone();
+    hunted.run.candidates = vec![Hunted::default()];
+    let mut hunted = parsed(&hunted);
+    check(&hunted);
+    hunted["run"]["candidates"][0]["outcome"] = value!("perhaps");
+    assert!(!validator.is_valid(&hunted));
+    // One of a thousand keys in the wrong place is found.
+    let mut wrong = parsed(&report);
+    wrong["races"][0]["accesses"][0]["kind"] = value!("glance");
+    assert!(!validator.is_valid(&wrong));
+    let mut wrong = parsed(&report);
+    wrong["races"][1]["what"]["address"] = value!(4096);
+    assert!(!validator.is_valid(&wrong));
+    let mut wrong = parsed(&Report {
+        races: vec![replayed()],
+        ..Report::default()
+    });
+    wrong["races"][0]["verdict"]["replay"]["faults"] = value!("one");
+    assert!(!validator.is_valid(&wrong));
+    let typed = parsed(&Report {
+        races: vec![fixtures::typed()],
+        ..Report::default()
+    });
+    for path in [
+        "/races/0/values/typed/before",
+        "/races/0/what/block/size",
+        "/races/0/accesses/0/value/bytes",
+        "/races/0/accesses/1/created/stack",
+    ] {
+        let mut wrong = typed.clone();
+        *wrong.pointer_mut(path).expect(path) = value!(false);
+        assert!(!validator.is_valid(&wrong), "{path}");
+    }
+    let mut wrong = parsed(&report);
+    wrong["schema"] = value!("redhanded-report/2");
+    assert!(!validator.is_valid(&wrong));
+}
+
+fn replayed() -> Race {
+    let mut race = fixtures::bit_fields();
+    let rule = Leaning::hint(
+        "redundant-write",
+        Leans::Benign,
+        vec!["the same".to_owned()],
+    );
+    let tally = ReplayTally {
+        no_state_change: 2,
+        faults: 1,
+        orders: 11,
+        difference: vec![Differing {
+            what: "A".to_owned(),
+            raced: false,
+            this: "sampled first: goes on".to_owned(),
+            that: "caught first: reads unmapped memory".to_owned(),
+        }],
+        ..ReplayTally::default()
+    };
+    race.verdict = Some(combine(vec![rule], Some(tally), 3));
+    race
+}
+
+fn decided() -> Race {
+    let mut race = fixtures::bit_fields();
+    race.triage = Some(Triage {
+        state: State::Deferred,
+        new: false,
+        because: Some("after the release".to_owned()),
+        owner: None,
+        until: Some("2027-03-31".to_owned()),
+        suppressed: Some(Suppressed {
+            because: "shown only".to_owned(),
+            owner: Some("net team".to_owned()),
+            until: None,
+        }),
+    });
+    race
+}
+
+#[test]
+fn what_was_decided_is_read_back() {
+    let report = Report {
+        races: vec![decided()],
+        ..Report::default()
+    };
+    let text = fixtures::written(&Json, &report);
+    assert_eq!(
+        redhanded_report::json::read(text.as_bytes()).unwrap(),
+        report
+    );
 }

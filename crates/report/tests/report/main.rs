@@ -1,9 +1,12 @@
 //! What people and programs read, held to the letter.
 
 mod arbitrary;
+mod browser;
 mod documentation;
 mod fixtures;
+mod html;
 mod json;
+mod sarif;
 mod sites;
 mod terminal;
 mod version_1;

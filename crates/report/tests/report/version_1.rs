@@ -3,8 +3,8 @@
 
 use crate::fixtures;
 use redhanded_model::{
-    Class, Context, ContextKind, Crash, CrashWindow, Ending, Region, Report, Standstill, Suspect,
-    Svma,
+    Class, Context, ContextKind, Crash, CrashWindow, Ending, Region, Report, Rule, Standstill,
+    Suspect, Svma,
 };
 use redhanded_report::json::{self, Json};
 
@@ -44,6 +44,10 @@ pub fn everything() -> Report {
     let mut special = fixtures::possibly_atomic();
     special.class = Class::Special;
     special.special = Some("read without a lock by design".into());
+    special.rule = Some(Rule::Special);
+    special.evidence = Some(fixtures::evidence("jiffies"));
+    special.accesses[1].freed_by = Some("free".into());
+    report.set_aside.push(special.clone());
     special.what.region = Region::PerCpu {
         module: "vmlinux".into(),
         cpu: 1,
@@ -84,7 +88,18 @@ pub fn everything() -> Report {
 const FIRST: &str = include_str!("version-1.json");
 
 /// Keys that were added since.
-const ADDED: [&str; 5] = ["hash", "ended", "memory", "suspected", "cut_short"];
+const ADDED: [&str; 10] = [
+    "hash",
+    "ended",
+    "memory",
+    "suspected",
+    "cut_short",
+    "rule",
+    "evidence",
+    "freed_by",
+    "set_aside",
+    "problem",
+];
 
 /// An indented document without the lines of these keys.
 fn without(text: &str, keys: &[&str]) -> String {
@@ -123,7 +138,13 @@ fn the_first_documents_are_still_read() {
     let mut expected = everything();
     // Their words are not read.
     expected.run.ending = None;
+    expected.set_aside.clear();
     for race in &mut expected.races {
+        race.rule = None;
+        race.evidence = None;
+        for access in &mut race.accesses {
+            access.freed_by = None;
+        }
         race.suspects.clear();
         race.what.region = Region::Unknown;
     }
@@ -140,6 +161,7 @@ fn all_of_it_is_read_back() {
     let first = fixtures::written(&Json, &report);
     let read = json::read(first.as_bytes()).unwrap();
     assert_eq!(read.races, report.races);
+    assert_eq!(read.set_aside, report.set_aside);
     assert_eq!(read.run.ending, report.run.ending);
     assert_eq!(fixtures::written(&Json, &read), first);
 }

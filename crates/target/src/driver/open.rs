@@ -32,6 +32,8 @@ pub struct OpenWindow {
     pub rechecks: u32,
     pub phase: Phase,
     pub stalled: u32,
+    /// When its hit was taken.
+    pub caught: Option<Duration>,
 }
 
 impl OpenWindow {
@@ -69,12 +71,19 @@ impl OpenWindow {
             rechecks: 0,
             phase: Phase::Waiting,
             stalled: 0,
+            caught: None,
         }
     }
 
     /// How long its task has been held.
     pub fn held(&self, now: Duration) -> Duration {
         now.saturating_sub(self.opened)
+    }
+
+    /// How long the task that was caught has been held.
+    pub fn other_held(&self, now: Duration) -> Duration {
+        let since = self.caught.filter(|_| self.record.hit.is_some());
+        since.map_or(Duration::ZERO, |since| now.saturating_sub(since))
     }
 
     /// The tasks that it holds.

@@ -3,9 +3,11 @@
 use super::Driver;
 use super::open::Phase;
 use crate::{
-    Arm, Armed, Batch, Event, Inspect, Machine, Module, RotationLimits, Stop, Target, TargetError,
+    Arm, Armed, Batch, Event, Hint, Inspect, Machine, Module, RotationLimits, Stop, Target,
+    TargetError,
 };
-use redhanded_model::{Avma, Bytes, Losses, SpaceId, TaskId, WindowId};
+use redhanded_model::{Avma, Bytes, Losses, ModuleId, SpaceId, TaskId, WindowId};
+use std::collections::HashMap;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -22,9 +24,12 @@ impl<M: Machine> Target for Driver<M> {
 
     fn arm(&mut self, sites: &[Arm]) {
         let mut wanted: Vec<(SpaceId, Arm, Avma, u8)> = Vec::with_capacity(sites.len());
+        let modules = self.machine.modules().iter();
+        let modules: HashMap<ModuleId, &Arc<Module>> = modules.map(|m| (m.id, m)).collect();
         for arm in sites {
-            let module = self.machine.modules().iter().find(|m| m.id == arm.module);
-            let Some(module) = module else { continue };
+            let Some(module) = modules.get(&arm.module) else {
+                continue;
+            };
             let expected = module.image.as_ref().map_or_else(
                 || Some(0),
                 |image| image.bytes_at(arm.svma, 1)?.first().copied(),
@@ -75,6 +80,11 @@ impl<M: Machine> Target for Driver<M> {
 
     fn allow(&mut self, held: Duration) {
         self.allowance = held;
+        self.machine.hint(Hint::Allowance(held));
+    }
+
+    fn allowance(&self) -> Duration {
+        self.allowance
     }
 
     fn wait(&mut self, deadline: Duration) -> Result<Event, TargetError> {
@@ -101,7 +111,7 @@ impl<M: Machine> Target for Driver<M> {
         let mut window = self.open.swap_remove(index);
         self.unwatch(&window);
         window.record.held = window.held(self.machine.now());
-        self.held += window.record.held;
+        self.held += window.record.held + window.other_held(self.machine.now());
         for task in window.held_tasks() {
             self.machine.resume(task);
         }
@@ -168,7 +178,9 @@ impl<M: Machine> Target for Driver<M> {
 
     fn held(&self) -> Duration {
         let now = self.machine.now();
-        self.held + self.open.iter().map(|w| w.held(now)).sum::<Duration>()
+        let open = self.open.iter().map(|w| w.held(now) + w.other_held(now));
+        let open = open.sum::<Duration>();
+        self.held + open + self.machine.held_for_modules()
     }
 
     fn take_losses(&mut self) -> Losses {

@@ -36,7 +36,8 @@ int main(int argc, char **argv) {
         if (sum_to(1000, &into) != 500500)
             return 1;
     char part[4096];
-    snprintf(part, sizeof part, "%s.part", argv[1]);
+    /* The daemon of another run may be at it, too. */
+    snprintf(part, sizeof part, "%s.%d", argv[1], getpid());
     FILE *file = fopen(part, "w");
     if (!file)
         return 2;

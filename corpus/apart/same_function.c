@@ -1,0 +1,28 @@
+// Both threads go through the same function, a third of a second apart.
+#include "apart.h"
+
+static long visits;
+
+KEEP static void count_visit(void)
+{
+    visits++;
+}
+
+static void *early(void *unused)
+{
+    ENTER;
+    count_visit();
+    LEAVE;
+    return unused;
+}
+
+static void *late(void *unused)
+{
+    apart();
+    return early(unused);
+}
+
+int main(void)
+{
+    return run_both(early, late);
+}

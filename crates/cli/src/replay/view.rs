@@ -1,0 +1,329 @@
+//! Both threads side by side, source line by source line.
+
+use super::order_text;
+use super::theatre::Theatre;
+use redhanded_image::Instruction;
+use redhanded_replay::{
+    Call, Difference, Ended, Fetched, Followed, Memory, Order, Part, Scenario, Side, Step, number,
+    page_of,
+};
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+/// The width of one thread's column.
+const COLUMN: usize = 56;
+/// Rows of one thread that are shown before those without shared bytes are left out.
+const MOST_ROWS: usize = 60;
+
+/// The text for people.
+pub fn view(theatre: &mut Theatre, order: Order, all: bool) -> Result<String, String> {
+    let judgement = theatre.judge()?;
+    let other = match order {
+        Order::First(Side::A) => Order::First(Side::B),
+        _ => Order::First(Side::A),
+    };
+    let start = theatre.follow(order, 0, false)?;
+    let followed = theatre.follow(order, u64::MAX, true)?;
+    let compared = theatre.follow(other, u64::MAX, true)?;
+    let scenario = &theatre.scenario;
+    let mut text = format!(
+        "race {} on {} in {}\n",
+        clean(&scenario.id),
+        clean(&scenario.what),
+        clean(&scenario.program.join(" "))
+    );
+    let orders: Vec<String> = judgement
+        .outcomes
+        .iter()
+        .map(|o| order_text(o.order))
+        .collect();
+    let _ = writeln!(
+        text,
+        "order {} ({}); others: --order {}\n",
+        order_text(order),
+        order_words(order),
+        orders.join(", ")
+    );
+    let _ = writeln!(
+        text,
+        "{}| B  {}",
+        cell(&format!("A  {}", scenario.names[0])),
+        clean(&scenario.names[1])
+    );
+    let parting = parting(&followed, &compared);
+    let mut rows = Rows {
+        scenario,
+        bytes: start
+            .pages
+            .iter()
+            .map(|(page, bytes)| (*page, bytes.0))
+            .collect(),
+        told: Vec::new(),
+        seen: [0; 2],
+    };
+    for step in &followed.steps {
+        let parts = step.part != Part::Write
+            && parting[step.side as usize] == Some(rows.seen[step.side as usize]);
+        rows.add(step, parts.then(|| order_text(other)));
+    }
+    rows.write(&mut text, all);
+    for side in [Side::A, Side::B] {
+        if parting[side as usize] == Some(rows.seen[side as usize]) {
+            let note = parting_note(&order_text(other));
+            let _ = writeln!(text, "{}", beside(side, &note));
+        }
+        let ended = &followed.ended[side as usize];
+        let _ = writeln!(text, "{}", beside(side, &ending(scenario, ended)));
+    }
+    text.push('\n');
+    conclude(&mut text, scenario, &judgement.call);
+    Ok(text)
+}
+
+/// One or more instructions of the same line.
+struct Row {
+    side: Side,
+    line: String,
+    values: Vec<String>,
+    /// Whether it touches bytes that both use.
+    shared: bool,
+    /// The order that differs from here on.
+    parts: Option<String>,
+}
+
+struct Rows<'a> {
+    scenario: &'a Scenario,
+    /// Memory as it is at this step.
+    bytes: BTreeMap<u64, [u8; 4096]>,
+    told: Vec<Row>,
+    /// Steps of each thread so far.
+    seen: [usize; 2],
+}
+
+impl Rows<'_> {
+    fn add(&mut self, step: &Step, parts: Option<String>) {
+        self.seen[step.side as usize] += usize::from(step.part != Part::Write);
+        let line = line(self.scenario, step.ip);
+        let mut values = Vec::new();
+        let mut shared = false;
+        for (at, bytes) in &step.reads {
+            if self.is_shared(*at, bytes.len()) && !step.writes.iter().any(|(w, _)| w == at) {
+                shared = true;
+                values.push(format!("reads {} = {}", self.name(*at), number(bytes)));
+            }
+        }
+        for (at, bytes) in &step.writes {
+            let before = self.replace(*at, bytes);
+            let is_shared = self.is_shared(*at, bytes.len());
+            shared |= is_shared;
+            if is_shared || self.scenario.data.contains_key(at) {
+                let (name, before, now) = (self.name(*at), number(&before), number(bytes));
+                values.push(format!("{name} {before} -> {now}"));
+            }
+        }
+        if step.part == Part::Read {
+            values.push("interrupted before its write".to_owned());
+        }
+        let last = self.told.last_mut();
+        match last.filter(|row| row.side == step.side && row.line == line && parts.is_none()) {
+            Some(row) => {
+                row.values.extend(values);
+                row.shared |= shared;
+            }
+            None => self.told.push(Row {
+                side: step.side,
+                line,
+                values,
+                shared,
+                parts,
+            }),
+        }
+    }
+
+    /// Whether it is among what the race is on.
+    fn is_shared(&self, at: u64, len: usize) -> bool {
+        let race = &self.scenario.scene.race;
+        race.iter()
+            .any(|(start, end)| at < *end && *start < at.saturating_add(len as u64))
+    }
+
+    fn name(&self, at: u64) -> String {
+        match self.scenario.data.get(&at) {
+            Some((_, name)) => name.clone(),
+            None => format!("[{at:#x}]"),
+        }
+    }
+
+    /// Writes bytes, and gives what was there.
+    fn replace(&mut self, at: u64, bytes: &[u8]) -> Vec<u8> {
+        let mut before = Vec::with_capacity(bytes.len());
+        for (at, byte) in (at..).zip(bytes) {
+            let page = self.bytes.entry(page_of(at)).or_insert([0; 4096]);
+            let place = &mut page[(at % 4096) as usize];
+            before.push(std::mem::replace(place, *byte));
+        }
+        before
+    }
+
+    fn write(&self, text: &mut String, all: bool) {
+        let mut shown = [0; 2];
+        let mut left_out = 0;
+        for row in &self.told {
+            let count = &mut shown[row.side as usize];
+            *count += 1;
+            if !all && *count > MOST_ROWS && !row.shared && row.parts.is_none() {
+                left_out += 1;
+                continue;
+            }
+            if let Some(order) = &row.parts {
+                let _ = writeln!(text, "{}", beside(row.side, &parting_note(order)));
+            }
+            let _ = writeln!(text, "{}", beside(row.side, &row.line));
+            for value in &row.values {
+                let _ = writeln!(text, "{}", beside(row.side, &format!("      {value}")));
+            }
+        }
+        if left_out > 0 {
+            let _ = writeln!(
+                text,
+                "({left_out} lines that touch no shared bytes are left out; --all shows them)"
+            );
+        }
+    }
+}
+
+/// Where each thread first does or reads something else than in the other order.
+fn parting(this: &Followed, that: &Followed) -> [Option<usize>; 2] {
+    [Side::A, Side::B].map(|side| {
+        let of = |followed: &'_ Followed| -> Vec<Step> {
+            let steps = followed.steps.iter().filter(|step| step.side == side);
+            // An interrupted update is one step in the other order.
+            steps
+                .filter(|step| step.part != Part::Write)
+                .cloned()
+                .collect()
+        };
+        let (a, b) = (of(this), of(that));
+        let same = |(x, y): &(&Step, &Step)| x.ip == y.ip && x.reads == y.reads;
+        let common = a.iter().zip(&b).take_while(same).count();
+        (common < a.len().max(b.len())).then_some(common)
+    })
+}
+
+fn parting_note(order: &str) -> String {
+    format!("-- from here on not as in order {order}")
+}
+
+/// A source line, or an instruction where there is none.
+fn line(scenario: &Scenario, ip: u64) -> String {
+    let place = scenario.places.get(&ip);
+    if let Some(place) = place
+        && let Some((file, line)) = &place.line
+    {
+        let name = file.rsplit('/').next().unwrap_or(file);
+        let text = place.text.as_deref().unwrap_or_default().trim();
+        return format!("{name}:{line}  {text}");
+    }
+    let function = place.and_then(|place| place.function.clone());
+    let function = function
+        .map(|name| format!("  ({name})"))
+        .unwrap_or_default();
+    format!("{ip:#x}  {}{function}", instruction(scenario, ip))
+}
+
+fn instruction(scenario: &Scenario, ip: u64) -> String {
+    let mut memory = scenario.memory.clone();
+    let mut code = Vec::new();
+    for at in (ip..).take(15) {
+        match memory.fetch(page_of(at)) {
+            Fetched::Page(page) => code.push(page.bytes.0[(at % 4096) as usize]),
+            _ => break,
+        }
+    }
+    let decoded = Instruction::decode(&code, ip);
+    decoded.map_or_else(|| "?".to_owned(), |instruction| instruction.text())
+}
+
+fn ending(scenario: &Scenario, ended: &Ended) -> String {
+    format!("=> {}: {}", ended.end, line(scenario, ended.ip))
+}
+
+fn conclude(text: &mut String, scenario: &Scenario, call: &Call) {
+    let _ = match call {
+        Call::NoStateChange => writeln!(text, "All orders leave the same state."),
+        Call::Fault { orders } => {
+            let orders: Vec<String> = orders.iter().map(|o| order_text(*o)).collect();
+            writeln!(
+                text,
+                "These orders fail, and others do not: {}",
+                orders.join(", ")
+            )
+        }
+        Call::ReplayFailure(failure) => writeln!(text, "Nothing can be said: {failure}"),
+        Call::StateChange {
+            this,
+            that,
+            differences,
+        } => {
+            let (x, y) = (order_text(*this), order_text(*that));
+            let _ = writeln!(text, "After order {x} and after order {y}:");
+            for difference in differences {
+                let words = difference_words(scenario, difference);
+                let _ = writeln!(text, "  {}", clean(&words));
+            }
+            Ok(())
+        }
+    };
+}
+
+fn difference_words(scenario: &Scenario, difference: &Difference) -> String {
+    match difference {
+        Difference::Memory {
+            address,
+            this,
+            that,
+        } => {
+            let mut below = scenario.data.range(..=*address).rev();
+            let name = below.find(|(at, (len, _))| *address < **at + *len);
+            let name =
+                name.map_or_else(|| format!("[{address:#x}]"), |(_, (_, name))| name.clone());
+            format!("{name}: {} or {}", number(this), number(that))
+        }
+        Difference::Register {
+            side,
+            name,
+            this,
+            that,
+        } => format!("{name} of {side:?}: {this:#x} or {that:#x}"),
+        Difference::Path { side } => format!("{side:?} goes on somewhere else"),
+    }
+}
+
+fn order_words(order: Order) -> &'static str {
+    match order {
+        Order::First(Side::A) => "A first",
+        Order::First(Side::B) => "B first",
+        Order::Split { side: Side::A, .. } => "A is interrupted by B",
+        Order::Split { side: Side::B, .. } => "B is interrupted by A",
+        Order::Delayed { side: Side::A, .. } => "A first, but one of its stores arrives last",
+        Order::Delayed { side: Side::B, .. } => "B first, but one of its stores arrives last",
+    }
+}
+
+fn beside(side: Side, text: &str) -> String {
+    match side {
+        Side::A => format!("{}|", cell(text)),
+        Side::B => format!("{}| {}", cell(""), clean(text)),
+    }
+}
+
+/// Text in the left column. What is in a file must not control the terminal.
+fn cell(text: &str) -> String {
+    let text: String = clean(text).chars().take(COLUMN - 1).collect();
+    format!("{text:<COLUMN$}")
+}
+
+fn clean(text: &str) -> String {
+    let shown = |c: char| if c.is_control() { ' ' } else { c };
+    text.chars().map(shown).take(400).collect()
+}

@@ -1,0 +1,24 @@
+//! How races are judged, as the command line says.
+
+use crate::arguments::{Show, Verdicts};
+use crate::exit::Failure;
+use redhanded_verdict::Annotations;
+
+impl Verdicts {
+    /// The user's annotations.
+    pub fn read(&self) -> Result<Annotations, Failure> {
+        let Some(path) = &self.annotations else {
+            return Ok(Annotations::default());
+        };
+        let text = std::fs::read_to_string(path).map_err(|error| {
+            let file = path.display();
+            Failure::Usage(format!("cannot read the annotations in {file}: {error}"))
+        })?;
+        Annotations::parse(&text, path).map_err(|error| Failure::Usage(error.to_string()))
+    }
+
+    /// Whether races that are likely benign are told in full.
+    pub fn shows_benign(&self) -> bool {
+        self.show == Some(Show::Benign)
+    }
+}

@@ -1,0 +1,277 @@
+//! What the other order of a race would do: in the report, and in scenarios.
+
+use crate::place::{Outcome, Place};
+use serde_json::Value;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
+use std::sync::OnceLock;
+use std::thread::sleep;
+use std::time::Duration;
+
+/// A run of `outcomes`, which the tests share: a report, a log and scenarios. Each runs the tool
+/// in a place of its own, because a place has one file for what is printed.
+fn observed() -> &'static Place {
+    static OBSERVED: OnceLock<Place> = OnceLock::new();
+    OBSERVED.get_or_init(|| {
+        let place = Place::with("outcomes");
+        // A window at the wrong moment makes the program crash, and it is started again.
+        let line = "run --for 40s --kill --overhead 50% --seed 1 --scenarios kept \
+                    --log session.log --json report.json -- ./outcomes";
+        let outcome = place.run(line.split_whitespace());
+        assert_eq!(outcome.status, 66, "{outcome:#?}");
+        place
+    })
+}
+
+fn report(name: &str) -> Value {
+    serde_json::from_slice(&fs::read(observed().path(name)).unwrap()).unwrap()
+}
+
+/// The races on a variable.
+fn races(report: &Value, variable: &str) -> Vec<Value> {
+    let races = report["races"].as_array().unwrap().iter();
+    let on = |race: &&Value| race["what"]["name"].as_str() == Some(variable);
+    races.filter(on).cloned().collect()
+}
+
+/// A verdict on one of the races on a variable of which this count is not zero.
+#[track_caller]
+fn verdict(variable: &str, count: &str) -> Value {
+    let report = report("report.json");
+    let races = races(&report, variable);
+    let verdicts = races.iter().map(|race| &race["verdict"]);
+    let counted = |v: &&Value| v["replay"][count].as_u64().is_some_and(|n| n > 0);
+    let found = verdicts.clone().find(counted).cloned();
+    found.unwrap_or_else(|| panic!("{count} on {variable}: {:#?}", verdicts.collect::<Vec<_>>()))
+}
+
+#[test]
+fn a_pointer_cleared_between_check_and_use_is_proven_harmful() {
+    let verdict = verdict("published", "faults");
+    assert_eq!(verdict["call"], "proven-harmful", "{verdict:#}");
+    let difference = verdict["replay"]["difference"].to_string();
+    assert!(
+        difference.contains("where nothing is mapped in use_it (outcomes.c:"),
+        "{difference}"
+    );
+}
+
+#[test]
+fn a_lost_update_changes_the_state_of_what_is_raced_on() {
+    let verdict = verdict("counter", "state_change");
+    assert_eq!(verdict["replay"]["faults"], 0, "{verdict:#}");
+    let first = &verdict["replay"]["difference"][0];
+    assert_eq!(
+        (&first["what"], &first["raced"]),
+        (&"counter".into(), &true.into()),
+        "{verdict:#}"
+    );
+}
+
+#[test]
+fn setting_the_same_flag_twice_makes_no_difference() {
+    let verdict = verdict("flag", "no_state_change");
+    let replay = &verdict["replay"];
+    assert_eq!(
+        (&replay["state_change"], &replay["faults"]),
+        (&0.into(), &0.into()),
+        "{verdict:#}"
+    );
+    let call = verdict["call"].as_str().unwrap();
+    assert!(
+        ["likely-benign", "undecided"].contains(&call),
+        "{verdict:#}"
+    );
+}
+
+#[test]
+fn a_log_gives_the_same_verdicts() {
+    let place = Place::new();
+    let log = observed().path("session.log");
+    let outcome = place.run(["report", "--json", "again.json", log.to_str().unwrap()]);
+    assert_eq!(outcome.status, 0, "{outcome:#?}");
+    let again = fs::read(place.path("again.json")).unwrap();
+    let again: Value = serde_json::from_slice(&again).unwrap();
+    assert_eq!(again, report("report.json"));
+    assert!(outcome.stdout().contains("proven harmful"), "{outcome:#?}");
+}
+
+/// The scenario in which the pointer is cleared. Setting it again can be proven harmful, too: a
+/// window may open between the check and the use when the pointer is cleared already.
+fn scenario() -> PathBuf {
+    let races = races(&report("report.json"), "published");
+    let faults = |race: &&Value| race["verdict"]["replay"]["faults"].as_u64() > Some(0);
+    let clears = |race: &&Value| {
+        let accesses = race["accesses"].as_array().unwrap();
+        accesses
+            .iter()
+            .any(|access| access["function"] == "clear_it")
+    };
+    let proofs = races.iter().filter(faults);
+    let race = proofs.clone().find(clears);
+    let race = race.unwrap_or_else(|| panic!("{:#?}", proofs.collect::<Vec<_>>()));
+    observed().path(format!("kept/{}.scenario", race["id"].as_str().unwrap()))
+}
+
+fn shown(arguments: &[&str]) -> Outcome {
+    let scenario = scenario();
+    let path = scenario.to_str().unwrap();
+    Place::new().run(["replay", path].iter().chain(arguments))
+}
+
+#[test]
+fn a_scenario_shows_both_threads_and_is_the_same_each_time() {
+    let size = fs::metadata(scenario()).unwrap().len();
+    assert!((1000..200_000).contains(&size), "{size} bytes");
+    let first = shown(&[]);
+    assert_eq!(first.status, 0, "{first:#?}");
+    let text = first.stdout();
+    // Either of the two reads may be the one that was held.
+    let reads = ["if (!*where)", "return (*where)->value"];
+    assert!(reads.iter().any(|read| text.contains(read)), "{text}");
+    for words in [
+        "*where = 0",
+        "published 0x",
+        "-> 0x0",
+        "where nothing is mapped",
+        "from here on not as in order",
+        "These orders fail, and others do not",
+    ] {
+        assert!(text.contains(words), "no {words} in\n{text}");
+    }
+    for _ in 0..3 {
+        assert_eq!(shown(&[]).stdout(), text);
+    }
+    // Whichever of the two was held is A, so either may have to come first.
+    let listed = |mark: &str| {
+        let (_, after) = text.split_once(mark).expect(mark);
+        let line = after.lines().next().unwrap();
+        line.split(", ").map(str::trim).collect::<Vec<_>>()
+    };
+    let failing = listed("These orders fail, and others do not:");
+    let orders = listed("others: --order");
+    let harmless = orders.iter().find(|order| !failing.contains(order));
+    let other = shown(&["--order", harmless.expect(&text)]).stdout();
+    assert!(
+        other != text && !other.contains("where nothing is mapped"),
+        "{other}"
+    );
+}
+
+#[test]
+fn scenarios_are_the_users_alone_and_nothing_else_is_left_beside_them() {
+    scenario();
+    for file in fs::read_dir(observed().path("kept")).unwrap() {
+        let file = file.unwrap();
+        let name = file.file_name().into_string().unwrap();
+        assert!(name.ends_with(".scenario"), "{name}");
+        let mode = file.metadata().unwrap().mode();
+        assert_eq!(mode & 0o777, 0o600, "{name}");
+    }
+}
+
+#[test]
+fn a_folder_that_cannot_be_made_is_told_before_the_program_starts() {
+    let place = Place::new();
+    fs::write(place.path("file"), "").unwrap();
+    let line = "run --scenarios file/below -- touch started";
+    place
+        .run(line.split_whitespace())
+        .refused(125, "cannot keep scenarios in file/below");
+    assert!(!place.path("started").exists());
+}
+
+#[test]
+fn what_is_no_scenario_is_refused_in_a_sentence() {
+    let place = Place::new();
+    let whole = fs::read(scenario()).unwrap();
+    let mut changed = whole.clone();
+    let middle = changed.len() / 2;
+    changed[middle] ^= 0x55;
+    let cut = &whole[..whole.len() - 7];
+    for (name, bytes, why) in [
+        ("cut", cut, "it is damaged"),
+        ("changed", &changed, "it is damaged"),
+        ("empty", b"", "no scenario of Redhanded"),
+        (
+            "other",
+            b"redhanded-scenario/9\nabc",
+            "another version of the format",
+        ),
+    ] {
+        fs::write(place.path(name), bytes).unwrap();
+        place.run(["replay", name]).refused(125, why);
+    }
+    place
+        .run(["replay", "absent"])
+        .refused(125, "cannot replay absent");
+    place.run(["replay", "."]).refused(125, "cannot replay .");
+}
+
+#[test]
+fn gdb_steps_both_ways() {
+    let place = Place::new();
+    let scenario = scenario();
+    let path = scenario.to_str().unwrap();
+    // The list of sockets is that of the whole machine.
+    let socket = format!("race-{}.socket", std::process::id());
+    let arguments = ["replay", path, "--order", "a", "--gdb", &socket];
+    let mut server = place.redhanded(arguments).spawn().unwrap();
+    // It can be there a moment before anybody listens, and gdb tries once.
+    let listens = || {
+        let sockets = fs::read_to_string("/proc/net/unix").unwrap();
+        let mut ours = sockets
+            .lines()
+            .filter(|line| line.ends_with(&format!(" {socket}")));
+        ours.any(|line| line.split_whitespace().nth(3) == Some("00010000"))
+    };
+    while !listens() {
+        assert_eq!(server.try_wait().unwrap(), None, "it ended too soon");
+        sleep(Duration::from_millis(20));
+    }
+    let commands = [
+        "set confirm off",
+        "set architecture i386:x86-64",
+        &format!("target remote {socket}"),
+        "info threads",
+        "thread 1",
+        "printf \"start %#lx\\n\", $pc",
+        "stepi",
+        "printf \"then %#lx\\n\", $pc",
+        "stepi",
+        "reverse-stepi",
+        "printf \"back %#lx\\n\", $pc",
+        "reverse-stepi",
+        "printf \"begin %#lx\\n\", $pc",
+        "thread 2",
+        "printf \"other %#lx\\n\", $pc",
+        "stepi",
+        "printf \"after %#lx\\n\", $pc",
+        "detach",
+    ];
+    let mut gdb = place.command("gdb");
+    gdb.args(["-nx", "-batch", "-q"]);
+    for command in commands {
+        gdb.args(["-ex", command]);
+    }
+    let outcome = gdb.output().expect("gdb is needed");
+    let ended = server.wait().unwrap();
+    let text = String::from_utf8_lossy(&outcome.stdout).into_owned();
+    let all = format!("{text}\n{}", String::from_utf8_lossy(&outcome.stderr));
+    let number = |name: &str| {
+        let line = text.lines().find(|line| line.starts_with(name));
+        line.unwrap_or_else(|| panic!("no {name} in {all}"))
+            .to_owned()[name.len()..]
+            .to_owned()
+    };
+    assert!(
+        text.contains("Thread 1.1") && text.contains("Thread 1.2"),
+        "{all}"
+    );
+    assert_ne!(number("start"), number("then"), "{all}");
+    assert_eq!(number("then"), number("back"), "{all}");
+    assert_eq!(number("start"), number("begin"), "{all}");
+    assert_ne!(number("other"), number("after"), "{all}");
+    assert!(ended.success(), "{ended:?}");
+}

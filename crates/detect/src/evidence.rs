@@ -1,0 +1,478 @@
+//! What is known about a collision, collected in one place. Nothing here says what it means:
+//! that is for the rules in `model/src/class.rs`.
+
+mod names;
+
+use crate::{Collision, Confirmed};
+use names::Allocator;
+use redhanded_image::{Image, is_runtime};
+use redhanded_model::{
+    AccessKind, Avma, Bytes, Declared, Doubt, Evidence, Extent, Fact, Form, Frame, Known, Marking,
+    Region, Registers, SideEvidence, SourceEvidence, Svma, What,
+};
+use redhanded_target::{Module, VMLINUX, module_at};
+use std::sync::Arc;
+
+/// The name by which a library's function is called, if it is a variant for one processor or
+/// an inner name.
+pub fn library_function(name: &str) -> Option<&str> {
+    let allocator = || names::allocator(name).map(|(bare, _)| bare);
+    names::memory_function(name).or_else(allocator)
+}
+
+/// How many callers are checked for a section that guards what they call.
+const GUARDING_CALLERS: usize = 4;
+
+/// How many frames of an allocator there may be.
+const ALLOCATOR_FRAMES: usize = 12;
+
+/// Collects what is known of the two accesses. `frames` are those of each side.
+pub fn collect(collision: &Collision, modules: &[Arc<Module>], frames: [&[Frame]; 2]) -> Evidence {
+    let record = &collision.record;
+    let mut sides = vec![sampled_side(collision, modules, frames[0])];
+    let mut conflict = changed(record.bytes, &record.before, &record.after);
+    if let Some((confirmed, _, stack)) = &collision.other {
+        let registers = record.hit.as_ref().map(|hit| &hit.registers);
+        let confirmed_side = confirmed_side(confirmed, registers, stack, modules, frames[1]);
+        sides.push(confirmed_side);
+        conflict = confirmed.bytes.intersection(record.bytes).map(Extent::from);
+    }
+    add_allocators(&mut sides, &frames, &collision.region);
+    Evidence {
+        sides,
+        conflict,
+        bytes: Vec::new(),
+    }
+}
+
+/// The expressions by which the source accesses the bytes.
+pub fn expressions(evidence: &Evidence) -> String {
+    let sides = evidence.sides.iter().filter_map(SideEvidence::source);
+    let texts = sides.filter_map(|source| Some(source.expression.as_ref()?.text.as_str()));
+    texts.collect::<Vec<_>>().join(" ")
+}
+
+/// Adds what the name of the bytes tells: how the part that is raced on is declared, if that
+/// matters; whether that is on purpose; and whether it is what a vectorised loop is about.
+pub fn add_names(evidence: &mut Evidence, what: &What, declared: Option<(String, Declared)>) {
+    let declared = declared.map(|(part, as_what)| Fact::Declared { part, as_what });
+    let special = names::special(what).map(|reason| Fact::Special {
+        reason: reason.to_owned(),
+    });
+    let facts = declared.into_iter().chain(special);
+    evidence.bytes.extend(facts.map(Known::from));
+    for side in &mut evidence.sides {
+        if let Some(reached) = names_member(side, what) {
+            side.facts.push(Fact::InSource { reached }.into());
+        }
+    }
+}
+
+/// Where a loop reads over gaps between the members that it is about: whether the bytes that
+/// meet are such a member.
+fn names_member(side: &SideEvidence, what: &What) -> Option<bool> {
+    let source = side.source()?;
+    let wider = Marking::Unknown { why: Doubt::Wider };
+    if source.marking != wider {
+        return None;
+    }
+    let (_, member) = source.expression.as_ref()?.text.rsplit_once(['.', '>'])?;
+    let (_, of_bytes) = what.field.as_ref()?.rsplit_once('.')?;
+    let without_index = |name: &str| name.split('[').next().map(|name| name.trim().to_owned());
+    Some(without_index(member)? == without_index(of_bytes)?)
+}
+
+/// The bytes from the first to the last that differ.
+fn changed(bytes: Bytes, before: &[u8], after: &[u8]) -> Option<Extent> {
+    let differs = || {
+        before
+            .iter()
+            .zip(after)
+            .map(|(before, after)| before != after)
+    };
+    let first = differs().position(|differs| differs)? as u64;
+    let last = differs()
+        .collect::<Vec<_>>()
+        .iter()
+        .rposition(|differs| *differs)? as u64;
+    Some(Extent {
+        address: bytes.start.0.saturating_add(first),
+        size: last - first + 1,
+    })
+}
+
+/// One access, as far as the machine's state tells.
+struct Access<'a> {
+    pc: Avma,
+    kind: AccessKind,
+    bytes: Bytes,
+    locked: bool,
+    form: Form,
+    system_call: Option<&'a str>,
+    /// The registers before it, or after it: flags are the same.
+    registers: Option<&'a Registers>,
+    stack: &'a [Avma],
+    frames: &'a [Frame],
+}
+
+fn sampled_side(collision: &Collision, modules: &[Arc<Module>], frames: &[Frame]) -> SideEvidence {
+    let record = &collision.record;
+    let instruction = collision.sampled_instruction();
+    side(
+        &Access {
+            pc: record.pc,
+            kind: record.kind,
+            bytes: record.bytes,
+            locked: instruction.is_some_and(|i| i.locked()),
+            form: instruction.map(|i| i.form()).unwrap_or_default(),
+            system_call: None,
+            registers: Some(&record.registers),
+            stack: &collision.sampled.1,
+            frames,
+        },
+        modules,
+    )
+}
+
+fn confirmed_side(
+    confirmed: &Confirmed,
+    registers: Option<&Registers>,
+    stack: &[Avma],
+    modules: &[Arc<Module>],
+    frames: &[Frame],
+) -> SideEvidence {
+    side(
+        &Access {
+            pc: confirmed.pc,
+            kind: confirmed.kind,
+            bytes: confirmed.bytes,
+            locked: confirmed.locked,
+            form: confirmed.form,
+            system_call: confirmed.system_call.as_deref(),
+            registers,
+            stack,
+            frames,
+        },
+        modules,
+    )
+}
+
+fn side(access: &Access<'_>, modules: &[Arc<Module>]) -> SideEvidence {
+    let mut facts = vec![
+        Fact::Form { form: access.form },
+        Fact::Natural {
+            natural: access.bytes.is_natural(),
+        },
+    ];
+    if access.locked {
+        facts.push(Fact::Locked);
+    }
+    let is_aligned = access.bytes.len == 16 && access.bytes.start.0.is_multiple_of(16);
+    // Makers of processors with AVX guarantee it.
+    if access.form == Form::Vector && is_aligned && std::is_x86_feature_detected!("avx") {
+        facts.push(Fact::AtomicVector);
+    }
+    let code = module_at(modules, access.pc);
+    let place = code.and_then(|module| Some((module.image.as_deref()?, module.svma(access.pc))));
+    match (access.system_call, place) {
+        (Some(name), _) => facts.push(Fact::SystemCall {
+            name: name.to_owned(),
+        }),
+        (None, Some((image, svma))) => {
+            let data = module_at(modules, access.bytes.start)
+                .filter(|module| Some(module.id) == code.map(|code| code.id))
+                .map(|module| module.svma(access.bytes.start));
+            about_code(&mut facts, access, image, svma, data);
+            if image.in_restartable_sequence(svma) {
+                facts.push(Fact::RestartableSequence);
+            }
+        }
+        (None, None) => {}
+    }
+    if in_sequence_section(access, modules) {
+        facts.push(Fact::SequenceSection);
+    }
+    let of_kernel = match place {
+        Some((image, _)) => image.is_kernel(),
+        None => modules.iter().any(|module| module.name == VMLINUX),
+    };
+    if of_kernel {
+        let caller = access.stack.get(1).map(|back| Avma(back.0.wrapping_sub(1)));
+        if caller.is_none_or(|at| module_at(modules, at).is_none()) {
+            facts.push(Fact::CallersUnknown);
+        }
+        if place.is_none_or(|(image, svma)| !image.debug().covers(svma)) {
+            facts.push(Fact::KernelWithoutDebugInformation);
+        }
+    }
+    SideEvidence {
+        kind: access.kind,
+        extent: access.bytes.into(),
+        facts: facts.into_iter().map(Known::from).collect(),
+    }
+}
+
+/// What the file of an instruction says about it, and about its access to `data` in that file.
+fn about_code(
+    facts: &mut Vec<Fact>,
+    access: &Access<'_>,
+    image: &Image,
+    svma: Svma,
+    data: Option<Svma>,
+) {
+    if image.half_of_update(svma) {
+        facts.push(Fact::HalfOfUpdate);
+    }
+    let debug = image.debug();
+    let mut source = match data {
+        Some(data) => debug.source_evidence_at(svma, data),
+        None => debug.source_evidence(svma),
+    };
+    if source.marking == Marking::Plain
+        && access.kind == AccessKind::Read
+        && image.reads_ahead(svma, &source)
+    {
+        source.marking = Marking::Unknown {
+            why: Doubt::Speculative,
+        };
+    }
+    let of_program = !is_runtime(image.path());
+    let variant = image.variant_of(svma);
+    if let Some(name) = memory_function(access.frames, variant, &source, of_program) {
+        facts.push(Fact::MemoryFunction {
+            name: name.to_owned(),
+        });
+    }
+    // Only updates: a compiler may read early what the source reads on a condition. Runtime
+    // libraries look at their own locks without synchronisation, on purpose.
+    if access.form == Form::Operation
+        && access.kind == AccessKind::Update
+        && !access.locked
+        && of_program
+        && let Some(compiler) = image.separating_compiler()
+    {
+        facts.push(Fact::Combined {
+            compiler: compiler.to_owned(),
+        });
+    }
+    let speculative = Marking::Unknown {
+        why: Doubt::Speculative,
+    };
+    let instruction = || image.instruction_at(svma);
+    if source.marking == speculative
+        && let Some((instruction, registers)) = instruction().zip(access.registers)
+        && let Some(reached) = instruction.condition_holds(registers)
+    {
+        facts.push(Fact::InSource { reached });
+    }
+    facts.push(Fact::Source { source });
+}
+
+/// The memory function that makes the access: the one that it is in, or the one that the
+/// source calls and the compiler replaced by moves.
+///
+/// A program that has debug information may have a function of such a name that does something
+/// else, such as a copy by atomics. In a stripped library the function is a `variant` of one that
+/// has a name.
+fn memory_function(
+    frames: &[Frame],
+    variant: Option<&str>,
+    source: &SourceEvidence,
+    of_program: bool,
+) -> Option<&'static str> {
+    if matches!(
+        source.marking,
+        Marking::Atomic { .. } | Marking::Volatile { .. }
+    ) {
+        return None;
+    }
+    let called = || {
+        let text = &source.expression.as_ref()?.text;
+        let (name, _) = text.split_once('(')?;
+        names::memory_function(name.trim())
+    };
+    let described = !matches!(
+        source.marking,
+        Marking::Plain
+            | Marking::Unknown {
+                why: Doubt::NoDebugInformation
+            }
+    );
+    let inside = frames
+        .first()
+        // A tail call gives a nameless function the name of its caller.
+        .and_then(|frame| variant.or(frame.function.as_deref()))
+        .filter(|_| !(of_program && described));
+    inside.and_then(names::memory_function).or_else(called)
+}
+
+/// Whether an access, or a call that led to it, is in a section of a sequence counter.
+fn in_sequence_section(access: &Access<'_>, modules: &[Arc<Module>]) -> bool {
+    // A return address belongs to the call before it.
+    let calls = access.stack.iter().skip(1).take(GUARDING_CALLERS);
+    let calls = calls.map(|back| Avma(back.0.wrapping_sub(1)));
+    std::iter::once(access.pc).chain(calls).any(|at| {
+        module_at(modules, at).is_some_and(|module| {
+            let image = module.image.as_ref();
+            image.is_some_and(|image| image.in_sequence_section(module.svma(at)))
+        })
+    })
+}
+
+/// Adds which sides are an allocator's own accesses to the blocks that it manages.
+fn add_allocators(sides: &mut [SideEvidence], frames: &[&[Frame]; 2], region: &Region) {
+    // Its variables are not in blocks, and blocks are not on stacks.
+    if !matches!(
+        region,
+        Region::Heap | Region::Mapping { .. } | Region::Unknown
+    ) {
+        return;
+    }
+    for (at, side) in sides.iter_mut().enumerate() {
+        let other = frames.get(1 - at).copied().unwrap_or_default();
+        if let Some((name, frees, _)) = frames.get(at).and_then(|own| allocator_call(own, other)) {
+            let name = name.to_owned();
+            side.facts.push(Fact::Allocator { name, frees }.into());
+        }
+    }
+}
+
+/// The call of an allocator that an access belongs to: its function, whether that frees, and
+/// the frame of its caller. `other` is the stack of the other side.
+///
+/// An allocator that is linked into the program may be the program's own, and then it counts
+/// what it does in variables that others read. So it must be in another module than the other
+/// access, or be one whose inner functions are known.
+fn allocator_call<'a>(own: &'a [Frame], other: &[Frame]) -> Option<(&'a str, bool, usize)> {
+    let name = |frame: &'a Frame| names::allocator(frame.function.as_deref()?);
+    let innermost = own.first()?;
+    let called = own
+        .iter()
+        .take(ALLOCATOR_FRAMES)
+        .take_while(|frame| frame.module == innermost.module || name(frame).is_some())
+        .position(|frame| name(frame).is_some())?;
+    let inner = own.first().and_then(name);
+    let is_inner = inner.is_some_and(|(_, does)| does == Allocator::Inner);
+    if innermost.module.is_none()
+        || (!is_inner && other.first().map(|frame| &frame.module) == Some(&innermost.module))
+    {
+        return None;
+    }
+    // `operator delete` calls `free`, and that what does the work.
+    let outermost = own
+        .iter()
+        .enumerate()
+        .skip(called)
+        .take_while(|(_, frame)| name(frame).is_some())
+        .last()?
+        .0;
+    let (function, does) = own.get(outermost).and_then(name)?;
+    let frees = |frame: &'a Frame| name(frame).is_some_and(|(_, d)| d == Allocator::Frees);
+    let frees = own.get(called..=outermost)?.iter().any(frees);
+    // A call of `free` within `malloc` is the allocator's own business.
+    let frees = frees && does != Allocator::Allocates;
+    Some((function, frees, outermost + 1))
+}
+
+/// The call that frees on the side of `own`: the allocator's function, and where in the stack
+/// its caller is.
+pub fn freeing_call<'a>(own: &'a [Frame], other: &[Frame]) -> Option<(&'a str, usize)> {
+    allocator_call(own, other)
+        .filter(|(_, frees, _)| *frees)
+        .map(|(name, _, caller)| (name, caller))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn frame(module: &str, function: &str) -> Frame {
+        Frame {
+            function: (!function.is_empty()).then(|| function.to_owned()),
+            module: Some(module.to_owned()),
+            ..Frame::default()
+        }
+    }
+
+    fn stack(frames: &[(&str, &str)]) -> Vec<Frame> {
+        frames
+            .iter()
+            .map(|(module, function)| frame(module, function))
+            .collect()
+    }
+
+    #[track_caller]
+    fn check(frames: &[(&str, &str)], expect: Option<(&str, bool, usize)>) {
+        let reader = stack(&[("app", "reads")]);
+        assert_eq!(allocator_call(&stack(frames), &reader), expect);
+    }
+
+    #[test]
+    fn the_caller_of_an_allocator_is_behind_its_last_frame() {
+        check(
+            &[("libc.so.6", ""), ("libc.so.6", "free"), ("app", "drops")],
+            Some(("free", true, 2)),
+        );
+        check(
+            &[
+                ("libc.so.6", "_int_free"),
+                ("libc.so.6", "free"),
+                ("libstdc++.so.6", "operator delete(void*)"),
+                ("app", "drops"),
+            ],
+            Some(("operator delete", true, 3)),
+        );
+        check(
+            &[
+                ("libc.so.6", "_int_malloc"),
+                ("libc.so.6", "malloc"),
+                ("app", "f"),
+            ],
+            Some(("malloc", false, 2)),
+        );
+        // A static program.
+        check(
+            &[("app", "_int_free"), ("app", "free"), ("app", "drops")],
+            Some(("free", true, 2)),
+        );
+    }
+
+    /// As the debug information of the C library names them.
+    #[test]
+    fn inlined_and_internal_names_are_known() {
+        check(
+            &[
+                ("libc.so.6", "tcache_put"),
+                ("libc.so.6", "_int_free"),
+                ("libc.so.6", "__GI___libc_free"),
+                ("app", "drops"),
+            ],
+            Some(("free", true, 3)),
+        );
+    }
+
+    #[test]
+    fn what_only_looks_like_an_allocator() {
+        check(&[("app", "writes"), ("app", "main")], None);
+        // The program's own, with its own variables.
+        check(&[("app", "count"), ("app", "free"), ("app", "drops")], None);
+        check(&[("app", "operator delete(void*)"), ("app", "drops")], None);
+        // A destructor that an allocator's hook runs.
+        check(
+            &[("app", "hook"), ("libc.so.6", "free"), ("app", "drops")],
+            None,
+        );
+        check(
+            &[("libc.so.6", ""), ("libc.so.6", "fclose"), ("app", "f")],
+            None,
+        );
+    }
+
+    #[test]
+    fn only_the_bytes_that_differ_have_changed() {
+        let bytes = Bytes::new(Avma(0x1000), 4);
+        let extent = changed(bytes, &[1, 2, 3, 4], &[1, 9, 9, 4]).unwrap();
+        assert_eq!((extent.address, extent.size), (0x1001, 2));
+        assert_eq!(changed(bytes, &[1], &[1]), None);
+    }
+}

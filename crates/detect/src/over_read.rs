@@ -1,0 +1,99 @@
+//! Reads that go past what a string function was asked for.
+//!
+//! `strlen` reads whole words or vectors. Another thread may write the bytes before the string
+//! and behind its end as it likes, and the result is the same. So such a read counts only for
+//! the bytes that belong to the string, as its arguments and its content say. Where neither
+//! can be told, it does not count.
+
+use redhanded_image::{Stop, StringFunction, Text};
+use redhanded_model::{AccessKind, Avma, Bytes, Register, Registers, SpaceId};
+use redhanded_target::{Inspect, module_at};
+
+/// A longer string is not read to its end.
+const LONGEST: u64 = 64 << 10;
+
+/// A thread at a read.
+pub struct Reader<'a> {
+    pub space: SpaceId,
+    /// The instruction.
+    pub pc: Avma,
+    pub registers: &'a Registers,
+    /// Whether the registers are those after the instruction.
+    pub ran: bool,
+    /// What the instruction does, and to which bytes.
+    pub access: (AccessKind, Bytes),
+}
+
+/// Whether the read was asked for one of the bytes in `conflict`. True for everything but a
+/// read of a string function.
+pub fn asked_for(target: &mut dyn Inspect, reader: &Reader<'_>, conflict: Bytes) -> bool {
+    let (kind, bytes) = reader.access;
+    if kind.writes() || bytes.len < 2 {
+        return true;
+    }
+    let Some(function) = string_function(target, reader) else {
+        return true;
+    };
+    if bytes.len < function.narrowest {
+        return true;
+    }
+    let Some(conflict) = bytes.intersection(conflict) else {
+        return false;
+    };
+    function
+        .texts
+        .iter()
+        .any(|text| reads(target, reader, &function, *text, conflict) == Some(true))
+}
+
+fn string_function(target: &mut dyn Inspect, reader: &Reader<'_>) -> Option<StringFunction> {
+    let mut modules = target.modules().to_vec();
+    modules.retain(|module| module.space == reader.space);
+    let module = module_at(&modules, reader.pc)?;
+    let image = module.image.as_ref()?;
+    image.string_function(module.svma(reader.pc), reader.ran)
+}
+
+/// Whether a byte of `conflict` is one that is looked at in this string; `None` if that
+/// cannot be told.
+fn reads(
+    target: &mut dyn Inspect,
+    reader: &Reader<'_>,
+    function: &StringFunction,
+    text: Text,
+    conflict: Bytes,
+) -> Option<bool> {
+    let argument = |index: usize| -> Option<u64> {
+        let register: Register = (*function.arguments.get(index)?)?;
+        Some(reader.registers.get(register))
+    };
+    let start = argument(text.string)?;
+    // The first of the bytes that is not before the string. If it is not looked at, none of
+    // the later ones is.
+    let first = conflict.start.0.max(start);
+    if first >= conflict.end() {
+        return Some(false);
+    }
+    let before = first - start;
+    if let Some(count) = text.count
+        && before >= argument(count)?
+    {
+        return Some(false);
+    }
+    let passed = read(target, reader.space, start, before)?;
+    if text.zero && passed.contains(&0) {
+        return Some(false);
+    }
+    let stops = match text.stop {
+        Stop::Nothing => false,
+        Stop::Byte(index) => passed.contains(&(argument(index)? as u8)),
+        Stop::Difference(index) => read(target, reader.space, argument(index)?, before)? != passed,
+    };
+    Some(!stops)
+}
+
+fn read(target: &mut dyn Inspect, space: SpaceId, start: u64, len: u64) -> Option<Vec<u8>> {
+    let len = usize::try_from(Some(len).filter(|len| *len <= LONGEST)?).ok()?;
+    let mut bytes = vec![0; len];
+    (len == 0 || target.read(space, Avma(start), &mut bytes)).then_some(bytes)
+}

@@ -1,0 +1,309 @@
+//! Names for what is reached through pointers: each side says what its instruction points to,
+//! and what both say is the name.
+
+use crate::Collision;
+use redhanded_image::{Named, Reading, Source, Step};
+use redhanded_model::{
+    Avma, Bytes, Evidence, Pointee, PointeeSource, Registers, SideEvidence, What,
+};
+use redhanded_target::{Module, module_at};
+use std::sync::Arc;
+
+/// One access, and the registers of its thread: before it, or after it.
+struct Side<'a> {
+    pc: Avma,
+    bytes: Bytes,
+    registers: &'a Registers,
+}
+
+/// What the sides point to.
+pub struct Pointees {
+    /// What each side calls it.
+    pub sides: Vec<Option<Pointee>>,
+    /// What the bytes mean that both touch, if it is certain what they are.
+    pub reading: Option<Reading>,
+}
+
+/// Adds to `what` the name of what the two sides point to, unless it has one of its own.
+pub fn name(
+    what: &mut What,
+    collision: &Collision,
+    modules: &[Arc<Module>],
+    evidence: &Evidence,
+) -> Pointees {
+    let record = &collision.record;
+    let mut sides = vec![Some(Side {
+        pc: record.pc,
+        bytes: record.bytes,
+        registers: &record.registers,
+    })];
+    let mut both = record.bytes;
+    if let Some((confirmed, ..)) = &collision.other {
+        both = confirmed.bytes.intersection(both).unwrap_or(both);
+        let hit = record
+            .hit
+            .as_ref()
+            .filter(|_| confirmed.system_call.is_none());
+        sides.push(hit.map(|hit| Side {
+            pc: confirmed.pc,
+            bytes: confirmed.bytes,
+            registers: &hit.registers,
+        }));
+    }
+    let text = |at: usize| {
+        evidence
+            .sides
+            .get(at)
+            .and_then(expression)
+            .unwrap_or_default()
+    };
+    let mut names: Vec<Option<Named>> = sides
+        .iter()
+        .enumerate()
+        .map(|(at, side)| side.as_ref()?.named(both, modules, text(at)))
+        .collect();
+    let agreed = vote(&mut names);
+    let mut reading = None;
+    if what.name.is_none() {
+        if let Agreed::On(at) = agreed
+            && let Some(Some(named)) = names.get(at)
+        {
+            what.type_name = (!named.doubtful).then(|| named.type_name.clone());
+            reading = named.reading.clone().filter(|_| !named.doubtful);
+            what.pointee = Some(pointee(named));
+        }
+        what.sides_differ = agreed == Agreed::Differ;
+        let whole = sides.first().and_then(|side| {
+            let side = side.as_ref()?;
+            side.named(side.bytes, modules, text(0))
+        });
+        what.bit_fields = whole.map(|named| named.bit_fields).unwrap_or_default();
+    }
+    let told = names.iter().map(|named| named.as_ref().map(pointee));
+    Pointees {
+        sides: told.collect(),
+        reading,
+    }
+}
+
+fn expression(side: &SideEvidence) -> Option<&str> {
+    let source = side.source()?;
+    Some(source.expression.as_ref()?.text.as_str())
+}
+
+impl Side<'_> {
+    /// What the side calls some of its bytes. `text` is the source's expression there.
+    fn named(&self, bytes: Bytes, modules: &[Arc<Module>], text: &str) -> Option<Named> {
+        let module = module_at(modules, self.pc)?;
+        let image = module.image.as_ref()?;
+        let svma = module.svma(self.pc);
+        let instruction = image.instruction_at(svma)?;
+        let operand = &instruction.sampled_access()?.operand;
+        let pointed = image.debug().pointed_at(svma)?;
+        let into = bytes.start.0.checked_sub(self.bytes.start.0)?;
+        // An instruction may overwrite the register that it takes the address from.
+        let intact = operand.address(self.registers) == self.bytes.start.0;
+        let mut named = if intact {
+            let distance = bytes
+                .start
+                .0
+                .wrapping_sub(self.registers.get(pointed.register()));
+            pointed.part(distance.cast_signed(), bytes.len, text)
+        } else if operand.index.is_none() {
+            let distance = operand.displacement.checked_add(into)?;
+            pointed.part(distance.cast_signed(), bytes.len, text)
+        } else if into == 0 {
+            pointed.any_part(bytes.len, text)
+        } else {
+            None
+        }?;
+        // That it names another proves nothing: which expression of a line an instruction is
+        // for is guessed, and what the register points to is not.
+        if names_member(&named, text) {
+            named.doubtful = false;
+        }
+        Some(named)
+    }
+}
+
+/// Whether the source's expression names the same member.
+fn names_member(named: &Named, expression: &str) -> bool {
+    let member = expression.rsplit_once(['.', '>']).map(|(_, member)| member);
+    let member = member.and_then(|member| member.split('[').next());
+    let own = last_member(named).and_then(|(_, to)| to.strip_prefix('.'));
+    own.is_some() && own == member.map(str::trim)
+}
+
+/// What two sides agree on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Agreed {
+    /// What this side says.
+    On(usize),
+    /// They name different things, both for certain.
+    Differ,
+    Nothing,
+}
+
+/// Each side's word counts. Two that say the same leave no doubt; two that contradict each
+/// other are both doubtful, unless neither was.
+fn vote(names: &mut [Option<Named>]) -> Agreed {
+    let [Some(one), Some(other)] = names else {
+        let only = names.iter().position(Option::is_some);
+        return only.map_or(Agreed::Nothing, Agreed::On);
+    };
+    match same(one, other) {
+        Some(true) => {
+            let doubtful = one.doubtful && other.doubtful;
+            one.doubtful = doubtful;
+            other.doubtful = doubtful;
+        }
+        Some(false) if !one.doubtful && !other.doubtful => return Agreed::Differ,
+        Some(false) => {
+            // The side that is sure of it is believed, but not quite.
+            let sure = usize::from(one.doubtful);
+            one.doubtful = true;
+            other.doubtful = true;
+            return Agreed::On(sure);
+        }
+        None => {}
+    }
+    // Who knows the structure says more; the held side has all its registers.
+    let says = |named: &Named| (!named.doubtful, !named.steps.is_empty());
+    Agreed::On(usize::from(says(other) > says(one)))
+}
+
+/// Whether two names are of the same thing; `None` if they can be compared in nothing.
+fn same(one: &Named, other: &Named) -> Option<bool> {
+    match (last_member(one), last_member(other)) {
+        (Some(one), Some(other)) => Some(one == other),
+        // A pointer to a number, and the structure that has it.
+        _ if is_byte(one) || is_byte(other) => None,
+        _ => (one.type_name == other.type_name).then_some(true),
+    }
+}
+
+/// The last member on the way, and the type that has it.
+fn last_member(named: &Named) -> Option<(&str, &str)> {
+    let is_member = |step: &&Step| step.to.starts_with('.');
+    let step = named.steps.iter().rev().find(is_member)?;
+    Some((&step.of, &step.to))
+}
+
+/// Whatever is copied is bytes to who copies it.
+fn is_byte(named: &Named) -> bool {
+    matches!(
+        named.type_name.as_str(),
+        "char" | "unsigned char" | "signed char" | "uint8_t" | "u8" | "i8" | "std::byte"
+    )
+}
+
+fn pointee(named: &Named) -> Pointee {
+    Pointee {
+        expression: named.expression.clone(),
+        type_name: named.object.clone(),
+        path: named.path.clone(),
+        part_type: named.type_name.clone(),
+        from: match named.source {
+            Source::Variable => PointeeSource::Variable,
+            Source::Followed => PointeeSource::Followed,
+        },
+        doubtful: named.doubtful,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn named(of: &str, member: &str, doubtful: bool) -> Named {
+        let to = format!(".{member}");
+        Named {
+            expression: Some(format!("p->{member}")),
+            object: of.to_owned(),
+            path: to.clone(),
+            steps: vec![Step {
+                of: of.to_owned(),
+                to,
+            }],
+            type_name: "int".to_owned(),
+            bit_fields: Vec::new(),
+            reading: None,
+            spans: Vec::new(),
+            source: Source::Variable,
+            doubtful,
+        }
+    }
+
+    #[track_caller]
+    fn check(one: Option<Named>, other: Option<Named>, expect: Agreed) -> Vec<bool> {
+        let mut names = vec![one, other];
+        assert_eq!(vote(&mut names), expect);
+        names.iter().flatten().map(|named| named.doubtful).collect()
+    }
+
+    #[test]
+    fn two_that_say_the_same_leave_no_doubt() {
+        let doubts = check(
+            Some(named("item", "flags", true)),
+            Some(named("item", "flags", false)),
+            Agreed::On(0),
+        );
+        assert_eq!(doubts, [false, false]);
+        let doubts = check(
+            Some(named("item", "flags", true)),
+            Some(named("item", "flags", true)),
+            Agreed::On(0),
+        );
+        assert_eq!(doubts, [true, true], "both guess");
+    }
+
+    #[test]
+    fn one_side_alone_names_it() {
+        check(None, Some(named("item", "flags", false)), Agreed::On(1));
+        check(None, None, Agreed::Nothing);
+    }
+
+    #[test]
+    fn a_contradiction_is_told_if_both_are_sure() {
+        let item = named("item", "flags", false);
+        let doubts = check(
+            Some(item.clone()),
+            Some(named("conn", "state", false)),
+            Agreed::Differ,
+        );
+        assert_eq!(doubts, [false, false]);
+        let doubts = check(
+            Some(named("conn", "state", true)),
+            Some(item),
+            Agreed::On(1),
+        );
+        assert_eq!(doubts, [true, true]);
+    }
+
+    /// One side has a pointer to the member, the other one to the structure.
+    #[test]
+    fn the_structure_says_more_than_a_pointer_to_its_member() {
+        let mut number = named("int", "", false);
+        number.steps.clear();
+        let doubts = check(
+            Some(number),
+            Some(named("item", "count", false)),
+            Agreed::On(1),
+        );
+        assert_eq!(doubts, [false, false]);
+    }
+
+    #[test]
+    fn the_source_is_a_witness() {
+        let flags = named("item", "flags", true);
+        for (text, is) in [
+            ("it->flags", true),
+            ("c->it->flags[0]", true),
+            ("it->state", false),
+            ("flags->state", false),
+            ("*it", false),
+        ] {
+            assert_eq!(names_member(&flags, text), is, "{text}");
+        }
+    }
+}

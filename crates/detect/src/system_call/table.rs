@@ -1,0 +1,226 @@
+//! Which arguments of which system calls point to memory, and what the kernel does with it.
+
+use redhanded_model::AccessKind::{self, Read, Update, Write};
+
+/// Which bytes a pointer argument stands for.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Extent {
+    /// As many as this argument says.
+    Argument(usize),
+    /// Always as many.
+    Fixed(u64),
+    /// As many units of this size as this argument says.
+    Units(usize, u64),
+    /// As many units of this size as the call returned, and at most as many as this argument
+    /// says.
+    Returned(usize, u64),
+    /// In each of as many units of 8 bytes as this argument says, the last two.
+    Revents(usize),
+    /// A set with as many bits as this argument says, in whole words.
+    Bits(usize),
+    /// As many as are left in the word that this argument points to.
+    ToldBy(usize),
+    /// Up to and including the zero that ends it.
+    Text,
+    /// The buffers of an array of iovecs with as many entries as this argument says.
+    Buffers(usize),
+    /// The array of iovecs in a message header.
+    MessageVector,
+    /// The buffers of that array.
+    MessageBuffers,
+    /// The address in a message header.
+    MessageName,
+    /// The control data in a message header.
+    MessageControl,
+    /// These bytes of what is pointed to.
+    Part(u64, u64),
+    /// What the request in this argument says.
+    Request(usize),
+}
+
+/// One pointer of one system call.
+pub(super) struct Row {
+    pub number: i64,
+    pub name: &'static str,
+    pub kind: AccessKind,
+    pub pointer: usize,
+    pub extent: Extent,
+}
+
+const fn row(
+    number: i64,
+    name: &'static str,
+    kind: AccessKind,
+    pointer: usize,
+    extent: Extent,
+) -> Row {
+    Row {
+        number,
+        name,
+        kind,
+        pointer,
+        extent,
+    }
+}
+
+use Extent::{
+    Argument, Bits, Buffers, Fixed, MessageBuffers, MessageControl, MessageName, MessageVector,
+    Part, Request, Returned, Revents, Text, ToldBy, Units,
+};
+
+/// One line for each thing that the kernel does. The kind is what the kernel does: `read(2)`
+/// *writes* the buffer. A call that is missing here is a loss, and so is a call that
+/// synchronises (`futex`).
+pub(super) const ROWS: &[Row] = &[
+    row(0, "read", Write, 1, Returned(2, 1)),
+    row(1, "write", Read, 1, Argument(2)),
+    row(2, "open", Read, 0, Text),
+    row(4, "stat", Write, 1, Fixed(144)),
+    row(4, "stat", Read, 0, Text),
+    row(5, "fstat", Write, 1, Fixed(144)),
+    row(6, "lstat", Write, 1, Fixed(144)),
+    row(6, "lstat", Read, 0, Text),
+    row(7, "poll", Write, 0, Revents(1)),
+    row(7, "poll", Read, 0, Units(1, 8)),
+    row(13, "rt_sigaction", Write, 2, Fixed(32)),
+    row(13, "rt_sigaction", Read, 1, Fixed(32)),
+    row(14, "rt_sigprocmask", Write, 2, Argument(3)),
+    row(14, "rt_sigprocmask", Read, 1, Argument(3)),
+    row(16, "ioctl", Update, 2, Request(1)),
+    row(17, "pread64", Write, 1, Returned(2, 1)),
+    row(18, "pwrite64", Read, 1, Argument(2)),
+    row(19, "readv", Write, 1, Buffers(2)),
+    row(19, "readv", Read, 1, Units(2, 16)),
+    row(20, "writev", Read, 1, Buffers(2)),
+    row(20, "writev", Read, 1, Units(2, 16)),
+    row(21, "access", Read, 0, Text),
+    row(22, "pipe", Write, 0, Fixed(8)),
+    row(23, "select", Update, 1, Bits(0)),
+    row(23, "select", Update, 2, Bits(0)),
+    row(23, "select", Update, 3, Bits(0)),
+    row(23, "select", Update, 4, Fixed(16)),
+    row(35, "nanosleep", Read, 0, Fixed(16)),
+    row(36, "getitimer", Write, 1, Fixed(32)),
+    row(38, "setitimer", Write, 2, Fixed(32)),
+    row(38, "setitimer", Read, 1, Fixed(32)),
+    row(40, "sendfile", Update, 2, Fixed(8)),
+    row(42, "connect", Read, 1, Argument(2)),
+    row(43, "accept", Write, 1, ToldBy(2)),
+    row(43, "accept", Update, 2, Fixed(4)),
+    row(44, "sendto", Read, 1, Argument(2)),
+    row(44, "sendto", Read, 4, Argument(5)),
+    row(45, "recvfrom", Write, 1, Returned(2, 1)),
+    row(45, "recvfrom", Write, 4, ToldBy(5)),
+    row(45, "recvfrom", Update, 5, Fixed(4)),
+    row(46, "sendmsg", Read, 1, Fixed(56)),
+    row(46, "sendmsg", Read, 1, MessageVector),
+    row(46, "sendmsg", Read, 1, MessageBuffers),
+    row(46, "sendmsg", Read, 1, MessageName),
+    row(46, "sendmsg", Read, 1, MessageControl),
+    row(47, "recvmsg", Write, 1, MessageBuffers),
+    row(47, "recvmsg", Write, 1, MessageName),
+    row(47, "recvmsg", Write, 1, MessageControl),
+    // Of the header the lengths are written, and the flags.
+    row(47, "recvmsg", Update, 1, Part(8, 4)),
+    row(47, "recvmsg", Update, 1, Part(40, 8)),
+    row(47, "recvmsg", Write, 1, Part(48, 4)),
+    row(47, "recvmsg", Read, 1, Fixed(56)),
+    row(47, "recvmsg", Read, 1, MessageVector),
+    row(49, "bind", Read, 1, Argument(2)),
+    row(51, "getsockname", Write, 1, ToldBy(2)),
+    row(51, "getsockname", Update, 2, Fixed(4)),
+    row(52, "getpeername", Write, 1, ToldBy(2)),
+    row(52, "getpeername", Update, 2, Fixed(4)),
+    row(53, "socketpair", Write, 3, Fixed(8)),
+    row(54, "setsockopt", Read, 3, Argument(4)),
+    row(55, "getsockopt", Write, 3, ToldBy(4)),
+    row(55, "getsockopt", Update, 4, Fixed(4)),
+    row(61, "wait4", Write, 1, Fixed(4)),
+    row(61, "wait4", Write, 3, Fixed(144)),
+    row(63, "uname", Write, 0, Fixed(390)),
+    row(76, "truncate", Read, 0, Text),
+    row(78, "getdents", Write, 1, Returned(2, 1)),
+    row(79, "getcwd", Write, 0, Returned(1, 1)),
+    row(80, "chdir", Read, 0, Text),
+    row(82, "rename", Read, 0, Text),
+    row(82, "rename", Read, 1, Text),
+    row(83, "mkdir", Read, 0, Text),
+    row(84, "rmdir", Read, 0, Text),
+    row(86, "link", Read, 0, Text),
+    row(86, "link", Read, 1, Text),
+    row(87, "unlink", Read, 0, Text),
+    row(88, "symlink", Read, 0, Text),
+    row(88, "symlink", Read, 1, Text),
+    row(89, "readlink", Write, 1, Returned(2, 1)),
+    row(89, "readlink", Read, 0, Text),
+    row(90, "chmod", Read, 0, Text),
+    row(92, "chown", Read, 0, Text),
+    row(96, "gettimeofday", Write, 0, Fixed(16)),
+    row(96, "gettimeofday", Write, 1, Fixed(8)),
+    row(97, "getrlimit", Write, 1, Fixed(16)),
+    row(98, "getrusage", Write, 1, Fixed(144)),
+    row(99, "sysinfo", Write, 0, Fixed(112)),
+    row(100, "times", Write, 0, Fixed(32)),
+    row(137, "statfs", Write, 1, Fixed(120)),
+    row(137, "statfs", Read, 0, Text),
+    row(138, "fstatfs", Write, 1, Fixed(120)),
+    row(160, "setrlimit", Read, 1, Fixed(16)),
+    row(201, "time", Write, 0, Fixed(8)),
+    row(203, "sched_setaffinity", Read, 2, Argument(1)),
+    row(204, "sched_getaffinity", Write, 2, Returned(1, 1)),
+    row(217, "getdents64", Write, 1, Returned(2, 1)),
+    row(228, "clock_gettime", Write, 1, Fixed(16)),
+    row(229, "clock_getres", Write, 1, Fixed(16)),
+    row(230, "clock_nanosleep", Read, 2, Fixed(16)),
+    row(232, "epoll_wait", Write, 1, Returned(2, 12)),
+    row(233, "epoll_ctl", Read, 3, Fixed(12)),
+    row(257, "openat", Read, 1, Text),
+    row(258, "mkdirat", Read, 1, Text),
+    row(262, "newfstatat", Write, 2, Fixed(144)),
+    row(262, "newfstatat", Read, 1, Text),
+    row(263, "unlinkat", Read, 1, Text),
+    row(264, "renameat", Read, 1, Text),
+    row(264, "renameat", Read, 3, Text),
+    row(267, "readlinkat", Write, 2, Returned(3, 1)),
+    row(267, "readlinkat", Read, 1, Text),
+    row(269, "faccessat", Read, 1, Text),
+    row(270, "pselect6", Update, 1, Bits(0)),
+    row(270, "pselect6", Update, 2, Bits(0)),
+    row(270, "pselect6", Update, 3, Bits(0)),
+    row(270, "pselect6", Update, 4, Fixed(16)),
+    row(271, "ppoll", Write, 0, Revents(1)),
+    row(271, "ppoll", Read, 0, Units(1, 8)),
+    row(271, "ppoll", Update, 2, Fixed(16)),
+    row(271, "ppoll", Read, 3, Argument(4)),
+    row(280, "utimensat", Read, 1, Text),
+    row(280, "utimensat", Read, 2, Fixed(32)),
+    row(281, "epoll_pwait", Write, 1, Returned(2, 12)),
+    row(281, "epoll_pwait", Read, 4, Argument(5)),
+    row(286, "timerfd_settime", Write, 3, Fixed(32)),
+    row(286, "timerfd_settime", Read, 2, Fixed(32)),
+    row(287, "timerfd_gettime", Write, 1, Fixed(32)),
+    row(288, "accept4", Write, 1, ToldBy(2)),
+    row(288, "accept4", Update, 2, Fixed(4)),
+    row(293, "pipe2", Write, 0, Fixed(8)),
+    row(295, "preadv", Write, 1, Buffers(2)),
+    row(295, "preadv", Read, 1, Units(2, 16)),
+    row(296, "pwritev", Read, 1, Buffers(2)),
+    row(296, "pwritev", Read, 1, Units(2, 16)),
+    row(302, "prlimit64", Write, 3, Fixed(16)),
+    row(302, "prlimit64", Read, 2, Fixed(16)),
+    row(310, "process_vm_readv", Write, 1, Buffers(2)),
+    row(310, "process_vm_readv", Read, 1, Units(2, 16)),
+    row(311, "process_vm_writev", Read, 1, Buffers(2)),
+    row(311, "process_vm_writev", Read, 1, Units(2, 16)),
+    row(318, "getrandom", Write, 0, Returned(1, 1)),
+    row(327, "preadv2", Write, 1, Buffers(2)),
+    row(327, "preadv2", Read, 1, Units(2, 16)),
+    row(328, "pwritev2", Read, 1, Buffers(2)),
+    row(328, "pwritev2", Read, 1, Units(2, 16)),
+    row(332, "statx", Write, 4, Fixed(256)),
+    row(332, "statx", Read, 1, Text),
+    row(439, "faccessat2", Read, 1, Text),
+    row(441, "epoll_pwait2", Write, 1, Returned(2, 12)),
+    row(441, "epoll_pwait2", Read, 3, Fixed(16)),
+    row(441, "epoll_pwait2", Read, 4, Argument(5)),
+];

@@ -1,0 +1,159 @@
+//! Which collisions are one race, and which are none.
+
+use redhanded_detect::{Finding, Folded, Folder};
+use redhanded_model::{
+    AccessKind, AccessReport, Class, Fingerprint, Frame, Race, Region, Rule, SeenBy, ThreadName,
+    Values, What,
+};
+
+fn access(function: &str, address: u64, kind: AccessKind) -> AccessReport {
+    AccessReport {
+        thread: ThreadName::default(),
+        kind,
+        size: 8,
+        pc: address,
+        instruction: None,
+        atomic: false,
+        function: Some(function.to_owned()),
+        file: None,
+        line: None,
+        system_call: None,
+        freed_by: None,
+        pointee: None,
+        value: None,
+        created: None,
+        stack: vec![Frame {
+            function: Some(function.to_owned()),
+            module: Some("app".to_owned()),
+            address,
+            ..Frame::default()
+        }],
+    }
+}
+
+fn race(variable: &str, accesses: Vec<AccessReport>) -> Race {
+    let mut places: Vec<String> = accesses.iter().filter_map(|a| a.function.clone()).collect();
+    let caught = places.len() > 1;
+    if !caught {
+        places.push("unknown origin".to_owned());
+    }
+    Race {
+        fingerprint: Fingerprint::new(places, variable),
+        class: Class::Race,
+        rule: Some(Rule::PlainInSource),
+        evidence: None,
+        what: What {
+            name: Some(variable.to_owned()),
+            type_name: None,
+            field: None,
+            bit_fields: Vec::new(),
+            address: 0x4000,
+            size: 8,
+            region: Region::Global {
+                module: "app".to_owned(),
+            },
+            pointee: None,
+            sides_differ: false,
+            block: None,
+        },
+        seen_by: if caught { SeenBy::Watch } else { SeenBy::Value },
+        values: Values::default(),
+        instances: 1,
+        lines: Vec::new(),
+        suspects: Vec::new(),
+        special: None,
+        usage: Vec::new(),
+        history: None,
+        verdict: None,
+        triage: None,
+        accesses,
+    }
+}
+
+fn caught(variable: &str) -> Race {
+    let read = access("reads", 0x100, AccessKind::Read);
+    race(
+        variable,
+        vec![read, access("writes", 0x200, AccessKind::Write)],
+    )
+}
+
+fn nobody(variable: &str, address: u64) -> Race {
+    race(variable, vec![access("reads", address, AccessKind::Read)])
+}
+
+fn fold(races: Vec<Race>) -> (Vec<Race>, Vec<Race>) {
+    let mut folder = Folder::new();
+    for race in races {
+        folder.fold(Finding::Instance(Box::new(race)));
+    }
+    folder.into_races()
+}
+
+#[test]
+fn an_unknown_origin_at_the_site_of_a_known_race_is_another_instance_of_it() {
+    for both in [
+        vec![caught("x"), nobody("x", 0x100)],
+        vec![nobody("x", 0x100), caught("x")],
+    ] {
+        let (races, _) = fold(both);
+        assert_eq!(races.len(), 1);
+        assert_eq!((races[0].instances, races[0].accesses.len()), (2, 2));
+    }
+}
+
+#[test]
+fn an_unknown_origin_is_counted_until_its_race_is_known() {
+    let mut folder = Folder::new();
+    let mut doubtful = caught("z");
+    doubtful.class = Class::PossiblyAtomic;
+    let races = [
+        nobody("x", 0x100),
+        caught("x"),
+        nobody("y", 0x100),
+        doubtful,
+    ];
+    let counts = races.map(|race| {
+        folder.fold(Finding::Instance(Box::new(race)));
+        folder.listed(Class::Race)
+    });
+    assert_eq!(counts, [1, 1, 2, 2]);
+    assert_eq!(folder.into_races().0.len(), 3);
+}
+
+#[test]
+fn an_unknown_origin_elsewhere_is_a_race_of_its_own() {
+    let (races, _) = fold(vec![caught("x"), nobody("y", 0x100), nobody("x", 0x104)]);
+    assert_eq!(races.len(), 3);
+    // What is known must not hide what is worse.
+    let mut doubtful = caught("x");
+    doubtful.class = Class::PossiblyAtomic;
+    assert_eq!(fold(vec![doubtful, nobody("x", 0x100)]).0.len(), 2);
+}
+
+#[test]
+fn the_same_unknown_origin_again_goes_to_the_same_race() {
+    let mut folder = Folder::new();
+    let first = nobody("x", 0x100);
+    let again = first.fingerprint.clone();
+    folder.fold(Finding::Instance(Box::new(caught("x"))));
+    folder.fold(Finding::Instance(Box::new(first)));
+    assert_eq!(folder.fold(Finding::Again(again)), Folded::Again(0));
+    assert_eq!(folder.into_races().0[0].instances, 3);
+}
+
+#[test]
+fn what_is_no_race_is_set_aside_and_counted() {
+    let mut wide = caught("x");
+    wide.class = Class::WiderThanSource;
+    wide.rule = Some(Rule::WiderThanSource);
+    let mut folder = Folder::new();
+    let again = wide.fingerprint.clone();
+    let folded = folder.fold(Finding::Instance(Box::new(wide)));
+    assert_eq!(folded, Folded::SetAside);
+    assert_eq!(folder.fold(Finding::Aside(again)), Folded::SetAside);
+    folder.fold(Finding::Instance(Box::new(caught("x"))));
+    let (races, set_aside) = folder.into_races();
+    assert_eq!((races.len(), races[0].instances), (1, 1));
+    assert_eq!((set_aside.len(), set_aside[0].instances), (1, 2));
+}

@@ -1,0 +1,221 @@
+//! Vector reads of string functions: which of the bytes they were asked for. Needs gcc.
+
+use redhanded_detect::confirm;
+use redhanded_image::Image;
+use redhanded_model::{
+    AccessKind, Avma, Bytes, Hit, Loss, ModuleId, Region, Register, Registers, SpaceId, Svma,
+    TaskId, ThreadName, WindowEnd, WindowId, WindowRecord,
+};
+use redhanded_target::{Inspect, Module};
+use std::process::Command;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Each reads a vector and looks for a byte in it; memcpy only moves it.
+const SOURCE: &str = r#"
+.intel_syntax noprefix
+.macro reads name, from
+    .type \name, @function
+    .globl \name
+    \name:
+        pxor xmm0, xmm0
+        movdqu xmm1, [\from]
+        pcmpeqb xmm0, xmm1
+        pmovmskb eax, xmm0
+        ret
+    .size \name, .-\name
+.endm
+reads strlen rdi
+reads __strcmp_sse2 rsi
+reads __memchr_sse2 rdi
+reads strspn rdi
+reads memcpy rsi
+.type aligned, @function
+strnlen:
+    .type strnlen, @function
+    .globl strnlen
+    and rdi, -16
+    movdqa xmm1, [rdi]
+    ret
+    .size strnlen, .-strnlen
+.section .note.GNU-stack,""
+"#;
+
+/// Two strings, each with something behind it in the same 16 bytes.
+const FIRST: u64 = 0x5000;
+const SECOND: u64 = 0x6000;
+
+struct Stopped {
+    modules: Vec<Arc<Module>>,
+}
+
+impl Inspect for Stopped {
+    fn modules(&self) -> &[Arc<Module>] {
+        &self.modules
+    }
+    fn space_of(&self, _task: TaskId) -> SpaceId {
+        SpaceId::default()
+    }
+    fn read(&mut self, _space: SpaceId, address: Avma, buffer: &mut [u8]) -> bool {
+        let memory: &[u8] = match address.0 & !0xfff {
+            FIRST => b"equal,1\0neighbour",
+            SECOND => b"equal,2\0neighbour",
+            _ => {
+                let image = self.modules[0].image.as_ref().unwrap();
+                let bytes = image.bytes_at(Svma(address.0), buffer.len());
+                let bytes = bytes.filter(|bytes| bytes.len() == buffer.len());
+                return bytes.map(|bytes| buffer.copy_from_slice(bytes)).is_some();
+            }
+        };
+        let start = (address.0 & 0xfff) as usize;
+        let bytes = memory.get(start..start + buffer.len());
+        bytes.map(|bytes| buffer.copy_from_slice(bytes)).is_some()
+    }
+    fn instruction_before(&mut self, _space: SpaceId, address: Avma) -> Option<Avma> {
+        let image = self.modules[0].image.as_ref()?;
+        Some(Avma(image.instruction_before(Svma(address.0))?.0))
+    }
+    fn stack(&mut self, _task: TaskId, registers: &Registers) -> Vec<Avma> {
+        vec![Avma(registers.rip)]
+    }
+    fn region(&mut self, _space: SpaceId, _address: Avma) -> Region {
+        Region::Heap
+    }
+    fn thread_name(&mut self, _task: TaskId) -> ThreadName {
+        ThreadName::default()
+    }
+}
+
+fn program() -> Stopped {
+    let folder = tempfile::tempdir().unwrap();
+    let [source, built] = ["source.S", "built"].map(|name| folder.path().join(name));
+    std::fs::write(&source, SOURCE).unwrap();
+    let status = Command::new("gcc")
+        .args(["-shared", "-nostdlib", "-o"])
+        .args([&built, &source])
+        .status();
+    assert!(status.unwrap().success());
+    let image = Image::open(&built).unwrap();
+    Stopped {
+        modules: vec![Arc::new(Module {
+            id: ModuleId(0),
+            space: SpaceId::default(),
+            name: "program".to_owned(),
+            bias: 0,
+            range: 0..0x5000,
+            image: Some(Arc::new(image)),
+        })],
+    }
+}
+
+/// Whether the vector read of a function with these arguments counts against a write to the
+/// byte at `at`.
+fn counts(program: &mut Stopped, function: &str, arguments: [u64; 3], at: u64) -> bool {
+    let image = program.modules[0].image.clone().unwrap();
+    let mut functions = image.functions().as_slice().iter();
+    let function = functions.find(|f| f.name.as_deref() == Some(function));
+    let mut pc = function.unwrap().start;
+    let read = loop {
+        let instruction = image.instruction_at(pc).unwrap();
+        if !instruction.accesses().is_empty() {
+            break instruction;
+        }
+        pc = Svma(instruction.next());
+    };
+    let mut registers = Registers {
+        rip: read.next(),
+        ..Registers::default()
+    };
+    for (register, value) in [Register::Rdi, Register::Rsi, Register::Rdx]
+        .into_iter()
+        .zip(arguments)
+    {
+        registers.set(register, value);
+    }
+    let bytes = Bytes::new(Avma(at), 1);
+    let record = WindowRecord {
+        id: WindowId(1),
+        space: SpaceId::default(),
+        module: ModuleId(0),
+        svma: Svma(0),
+        pc: Avma(0xdead_0000),
+        task: TaskId(1),
+        registers: Registers::default(),
+        bytes,
+        kind: AccessKind::Write,
+        before: vec![0],
+        after: vec![0],
+        hit: None,
+        end: WindowEnd::Collided,
+        held: Duration::ZERO,
+        losses: Vec::new(),
+    };
+    let hit = Hit {
+        task: TaskId(2),
+        registers,
+        watched: bytes,
+        bytes_now: vec![0],
+    };
+    match confirm(program, &record, &hit) {
+        Ok(confirmed) => {
+            assert_eq!(confirmed.kind, AccessKind::Read);
+            true
+        }
+        Err(loss) => {
+            assert_eq!(loss, Loss::OverRead, "{function:?} {at:#x}");
+            false
+        }
+    }
+}
+
+#[test]
+fn a_string_is_read_up_to_its_zero_and_no_further() {
+    let mut program = program();
+    let arguments = [FIRST, 0, 0];
+    assert!(counts(&mut program, "strlen", arguments, FIRST));
+    assert!(
+        counts(&mut program, "strlen", arguments, FIRST + 7),
+        "its zero"
+    );
+    assert!(!counts(&mut program, "strlen", arguments, FIRST + 8));
+}
+
+#[test]
+fn a_comparison_stops_at_the_first_difference() {
+    let mut program = program();
+    let arguments = [FIRST, SECOND, 0];
+    let name = "__strcmp_sse2";
+    assert!(counts(&mut program, name, arguments, SECOND + 6));
+    assert!(!counts(&mut program, name, arguments, SECOND + 7));
+}
+
+#[test]
+fn a_search_stops_at_its_byte_and_at_its_count() {
+    let mut program = program();
+    let name = "__memchr_sse2";
+    let found = [FIRST, u64::from(b','), 16];
+    assert!(counts(&mut program, name, found, FIRST + 5));
+    assert!(!counts(&mut program, name, found, FIRST + 6));
+    let missing = [FIRST, u64::from(b'#'), 12];
+    assert!(counts(&mut program, name, missing, FIRST + 11));
+    assert!(!counts(&mut program, name, missing, FIRST + 12));
+}
+
+#[test]
+fn a_copy_reads_what_it_was_asked_for() {
+    let mut program = program();
+    assert!(counts(
+        &mut program,
+        "memcpy",
+        [SECOND, FIRST, 16],
+        FIRST + 15
+    ));
+}
+
+#[test]
+fn what_cannot_be_told_is_a_loss() {
+    let mut program = program();
+    // Which bytes strspn looks at is not known; where strnlen began is not known any more.
+    assert!(!counts(&mut program, "strspn", [FIRST, SECOND, 0], FIRST));
+    assert!(!counts(&mut program, "strnlen", [FIRST, 16, 0], FIRST));
+}

@@ -1,0 +1,251 @@
+//! What is behind a pointer: the variable or expression whose value the base register of an
+//! access holds, and the member that the access touches.
+//!
+//! Compilers say where each variable is, but not always, and never what the temporaries of an
+//! expression are. So the instructions of a function are followed from its entry: moves, loads,
+//! additions, what calls return. Linux's perf does the same to say which data is slow.
+
+mod flow;
+mod held;
+mod locations;
+mod step;
+mod writing;
+
+use super::Inner;
+use super::parts::{Part, Step};
+use super::program::{Die, Program};
+use super::reading::Reading;
+use crate::{Instruction, SegmentBase};
+use flow::Followed;
+use held::{Held, Object};
+use redhanded_model::{BitField, Register, Svma};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// How many functions are kept.
+const MAX_KEPT: usize = 512;
+
+/// The functions that were followed.
+#[derive(Default)]
+pub(super) struct Flows(Mutex<HashMap<Die, Option<Arc<Followed>>>>);
+
+impl Flows {
+    fn get(
+        &self,
+        inner: &Arc<Inner>,
+        program: &Program<'_>,
+        function: Die,
+    ) -> Option<Arc<Followed>> {
+        let kept = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = kept().get(&function) {
+            return known.clone();
+        }
+        let followed = Followed::new(inner, program, function).map(Arc::new);
+        let mut kept = kept();
+        if kept.len() >= MAX_KEPT {
+            kept.clear();
+        }
+        kept.insert(function, followed.clone());
+        followed
+    }
+}
+
+/// How it is known what a pointer points to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Source {
+    /// A variable is in the register at this instruction.
+    Variable,
+    /// The instructions before it were followed.
+    Followed,
+}
+
+/// What the address of an access points into.
+#[derive(Clone)]
+pub struct Pointed {
+    inner: Arc<Inner>,
+    register: Register,
+    object: Object,
+    /// The address of the access itself, if it follows from the instruction alone.
+    address: Option<Object>,
+    incomplete: bool,
+}
+
+/// A part of what a pointer points to.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Named {
+    /// How the source would write it: `it->it_flags`. Missing if only the type is known.
+    pub expression: Option<String>,
+    /// The type of the object.
+    pub object: String,
+    /// The path from the object to the part, as the source writes it.
+    pub path: String,
+    /// The same step by step, with the types on the way.
+    pub steps: Vec<Step>,
+    /// The type of the part.
+    pub type_name: String,
+    /// The bit-fields in the accessed bytes.
+    pub bit_fields: Vec<BitField>,
+    /// What the accessed bytes mean, if they are one value.
+    pub reading: Option<Reading>,
+    /// The members that are touched, if there are several.
+    pub spans: Vec<String>,
+    /// How it is known.
+    pub source: Source,
+    /// Whether it may be something else: another member of a union, a variable of another
+    /// type with the same value.
+    pub doubtful: bool,
+}
+
+impl std::fmt::Debug for Pointed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Pointed")
+            .field("register", &self.register)
+            .field("object", &self.object)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Pointed {
+    /// The register that points to it.
+    #[must_use]
+    pub const fn register(&self) -> Register {
+        self.register
+    }
+
+    /// The part that `size` bytes touch that begin `distance` bytes from where the register
+    /// points to. The words of `expressions`, which the source has there, choose among the
+    /// members of a union.
+    #[must_use]
+    pub fn part(&self, distance: i64, size: u64, expressions: &str) -> Option<Named> {
+        let mut object = self.object.clone();
+        object.offset = object.offset.checked_add(distance)?;
+        // An index that leads from element to element.
+        let indexed = self.address.as_ref().is_some_and(|address| address.element);
+        self.named(&object, size, expressions, indexed)
+            .or_else(|| self.any_part(size, expressions))
+    }
+
+    /// The part that the instruction accesses, whatever its index is.
+    #[must_use]
+    pub fn any_part(&self, size: u64, expressions: &str) -> Option<Named> {
+        self.named(self.address.as_ref()?, size, expressions, false)
+    }
+
+    fn named(&self, object: &Object, size: u64, expressions: &str, indexed: bool) -> Option<Named> {
+        let words: Vec<&str> = expressions
+            .split(|c: char| !c.is_alphanumeric() && c != '_')
+            .filter(|word| !word.is_empty())
+            .collect();
+        self.inner.ask(|program| {
+            let (reached, index, object) = writing::reach(program, object, size, &words, indexed)?;
+            let mut part = reached.part;
+            name_bit_field(&mut part, &words);
+            let mut path = writing::path(&part.steps);
+            if index != 0 && !object.element {
+                path = format!("[{index}]{path}");
+            }
+            let last = part
+                .steps
+                .iter()
+                .rev()
+                .find_map(|step| step.to.strip_prefix('.'));
+            let chosen = last.is_some_and(|member| words.contains(&member));
+            let spelling = program.spelling(object.kind);
+            let written = object.written.as_ref();
+            Some(Named {
+                expression: written
+                    .map(|written| writing::expression(written, object.element, &path, spelling)),
+                object: program.type_name(Some(object.called)),
+                path,
+                type_name: part.type_name,
+                bit_fields: part.bit_fields,
+                reading: part.reading,
+                spans: part.spans,
+                source: if object.declared {
+                    Source::Variable
+                } else {
+                    Source::Followed
+                },
+                doubtful: object.doubtful
+                    || (part.in_union && !chosen)
+                    || (self.incomplete && !object.declared),
+                steps: part.steps,
+            })
+        })
+    }
+}
+
+/// Several bit-fields share the bytes: it is the one that the source names.
+fn name_bit_field(part: &mut Part, words: &[&str]) {
+    let is_path = part.steps.last().is_some_and(|step| {
+        part.bit_fields
+            .iter()
+            .any(|field| step.to.strip_prefix('.') == Some(field.name.as_str()))
+    });
+    let mut named = part
+        .bit_fields
+        .iter()
+        .filter(|field| words.contains(&field.name.as_str()));
+    if let (false, Some(field), None) = (is_path, named.next(), named.next()) {
+        part.steps.push(Step {
+            of: part.type_name.clone(),
+            to: format!(".{}", field.name),
+        });
+    }
+}
+
+/// What the address of the access at `svma` points into.
+pub(super) fn pointed_at(inner: &Arc<Inner>, svma: Svma) -> Option<Pointed> {
+    let instruction = Instruction::decode(inner.code_at(svma)?, svma.0)?;
+    let access = instruction.sampled_access()?;
+    inner.ask(|program| {
+        let function = function_at(program, svma)?;
+        let followed = inner.flows.get(inner, program, function)?;
+        followed.before(inner, program, svma, |around, state, facts| {
+            let operand = &access.operand;
+            if operand.segment != SegmentBase::Flat || operand.narrow {
+                return None;
+            }
+            let base = operand.base.map(|base| (base, state.get(base)));
+            let index = operand.index.map(|index| (index, state.get(index)));
+            let address = around
+                .address(state, operand)
+                .and_then(|held| around.object(state, facts, held));
+            let (register, object) = match (base, index) {
+                (Some((base, Held::Address(object))), _) => Some((base, object.clone())),
+                (Some((base, Held::Frame(at))), _) => {
+                    let displacement = operand.displacement.cast_signed();
+                    let held = Held::Frame(at.checked_add(displacement)?);
+                    let mut object = around.object(state, facts, held)?;
+                    object.offset = object.offset.checked_sub(displacement)?;
+                    Some((base, object))
+                }
+                (_, Some((index, Held::Address(object)))) if operand.scale == 1 => {
+                    Some((index, object.clone()))
+                }
+                _ => None,
+            }?;
+            Some(Pointed {
+                inner: Arc::clone(inner),
+                register,
+                object,
+                address,
+                incomplete: followed.incomplete,
+            })
+        })?
+    })
+}
+
+/// The function with the code at `svma`, into which others may have been inlined.
+fn function_at(program: &Program<'_>, svma: Svma) -> Option<Die> {
+    let unit = program.unit_at(svma)?;
+    let offset = program.about(svma, |context| {
+        let mut frames = context.find_frames(svma.0).skip_all_loads().ok()?;
+        let mut outermost = None;
+        while let Ok(Some(frame)) = frames.next() {
+            outermost = frame.dw_die_offset.or(outermost);
+        }
+        outermost
+    })?;
+    Some(Die::new(unit, offset))
+}

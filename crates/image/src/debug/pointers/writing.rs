@@ -1,0 +1,288 @@
+//! How the source writes what is reached through a pointer.
+
+use super::held::{Object, Written};
+use crate::debug::parts::{Reached, Step};
+use crate::debug::program::{Die, MAX_HOPS, Program};
+use crate::debug::types::{Spelling, is_qualifier};
+use gimli::constants as dw;
+
+/// Members that no programmer writes: what smart pointers, cells and containers keep their
+/// contents in. Each is the beginning of a type's name, and the member.
+const UNWRITTEN: [(&str, &str); 30] = [
+    ("core::ptr::unique::Unique<", ".pointer"),
+    ("core::ptr::non_null::NonNull<", ".pointer"),
+    ("core::pin::Pin<", ".pointer"),
+    ("core::cell::UnsafeCell<", ".value"),
+    ("core::cell::SyncUnsafeCell<", ".value"),
+    ("core::cell::Cell<", ".value"),
+    ("core::cell::RefCell<", ".value"),
+    ("core::mem::manually_drop::ManuallyDrop<", ".value"),
+    ("core::mem::maybe_uninit::MaybeUninit<", ".value"),
+    ("alloc::boxed::Box<", ".0"),
+    ("alloc::sync::Arc<", ".ptr"),
+    ("alloc::sync::ArcInner<", ".data"),
+    ("alloc::rc::Rc<", ".ptr"),
+    ("alloc::rc::RcInner<", ".value"),
+    ("alloc::rc::RcBox<", ".value"),
+    ("alloc::vec::Vec<", ".buf"),
+    ("alloc::raw_vec::RawVec<", ".inner"),
+    ("alloc::raw_vec::RawVec<", ".ptr"),
+    ("alloc::raw_vec::RawVecInner<", ".ptr"),
+    ("std::sync::poison::mutex::Mutex<", ".data"),
+    ("std::sync::mutex::Mutex<", ".data"),
+    ("std::sync::poison::rwlock::RwLock<", ".data"),
+    ("std::sync::rwlock::RwLock<", ".data"),
+    ("&", ".data_ptr"),
+    ("std::unique_ptr<", "._M_t"),
+    ("std::__uniq_ptr_impl<", "._M_t"),
+    ("std::_Head_base<", "._M_head_impl"),
+    ("std::__shared_ptr<", "._M_ptr"),
+    ("std::_Vector_base<", "._M_impl"),
+    ("std::_Vector_base<", "._M_start"),
+];
+
+/// A path as the source writes it.
+pub(super) fn path(steps: &[Step]) -> String {
+    let is_written = |step: &&Step| {
+        !UNWRITTEN
+            .iter()
+            .any(|(of, to)| step.to == *to && step.of.starts_with(of))
+    };
+    let written = steps.iter().filter(is_written);
+    written.map(|step| step.to.as_str()).collect()
+}
+
+/// The whole expression: an object, and the path to a part of it.
+pub(super) fn expression(
+    object: &Written,
+    element: bool,
+    path: &str,
+    spelling: Spelling,
+) -> String {
+    match object {
+        Written::Itself(name) => {
+            let index = if element { "[…]" } else { "" };
+            format!("{name}{index}{path}")
+        }
+        Written::Behind(name) if name.starts_with('*') && (element || !path.is_empty()) => {
+            let pointer = Written::Behind(format!("({name})").into());
+            expression(&pointer, element, path, spelling)
+        }
+        Written::Behind(name) if element => format!("{name}[…]{path}"),
+        Written::Behind(name) => match (path.strip_prefix('.'), spelling) {
+            (Some(_), Spelling::Rust) => format!("{name}{path}"),
+            (Some(member), _) => format!("{name}->{member}"),
+            (None, _) if path.starts_with('[') => format!("{name}{path}"),
+            (None, _) => format!("*{name}"),
+        },
+    }
+}
+
+/// The part of an object that `size` bytes at an address within it touch; and which element
+/// of an array the object is, if it is not the first. Only an access that is `indexed` gets to
+/// another structure than the one that is pointed to.
+pub(super) fn reach(
+    program: &Program<'_>,
+    object: &Object,
+    size: u64,
+    named: &[&str],
+    indexed: bool,
+) -> Option<(Reached, i64, Object)> {
+    let settled;
+    let object = if object.stride == 0 {
+        object
+    } else {
+        let first = Object {
+            stride: 0,
+            ..object.clone()
+        };
+        settled = element(program, &first, object.stride)?;
+        &settled
+    };
+    let whole = program.size_of(object.kind).filter(|size| *size > 0)?;
+    let length = i64::try_from(whole).ok()?;
+    let index = object.offset.div_euclid(length);
+    let within = u64::try_from(object.offset.rem_euclid(length)).ok()?;
+    // A variable has nothing beside it that is its own.
+    let is_variable = matches!(object.written, Some(Written::Itself(_)));
+    let stays = is_variable || (!indexed && is_aggregate(program, object.kind));
+    if index != 0 && !object.element && stays {
+        return None;
+    }
+    // Past the end of an element. Several numbers of an array may be accessed at once.
+    if within.checked_add(size)? > whole && is_aggregate(program, object.kind) {
+        return None;
+    }
+    let reached = program.reach(object.called, within, size, named);
+    Some((reached, index, object.clone()))
+}
+
+/// What a pointer of `size` bytes in an object points to.
+pub(super) fn member(
+    program: &Program<'_>,
+    object: &Object,
+    size: u64,
+    named: &[&str],
+) -> Option<Object> {
+    if size != 8 {
+        return None;
+    }
+    let (reached, index, object) = reach(program, object, size, named, false)?;
+    if reached.into != 0 || (reached.part.in_union && named.is_empty()) {
+        return None;
+    }
+    let (called, reference) = target(program, reached.kind)?;
+    let kind = bare(program, called)?;
+    let mut own = path(&reached.part.steps);
+    if index != 0 && !object.element {
+        own = format!("[{index}]{own}");
+    }
+    let spelling = program.spelling(object.kind);
+    let written = object
+        .written
+        .as_ref()
+        .map(|written| expression(written, object.element, &own, spelling));
+    Some(Object {
+        kind,
+        called,
+        offset: 0,
+        stride: 0,
+        element: false,
+        written: written.map(|text| {
+            if reference {
+                Written::Itself(text.into())
+            } else {
+                Written::Behind(text.into())
+            }
+        }),
+        declared: object.declared,
+        doubtful: object.doubtful,
+    })
+}
+
+/// What a value of a type points to, if that is a pointer.
+pub(super) fn pointee(program: &Program<'_>, kind: Die) -> Option<Object> {
+    let (called, _) = target(program, kind)?;
+    Some(Object {
+        kind: bare(program, called)?,
+        called,
+        offset: 0,
+        stride: 0,
+        element: false,
+        written: None,
+        declared: false,
+        doubtful: false,
+    })
+}
+
+/// What a pointer points to, unless that is nothing in particular; and whether it is a
+/// reference.
+fn target(program: &Program<'_>, pointer: Die) -> Option<(Die, bool)> {
+    let mut die = pointer;
+    for _ in 0..MAX_HOPS {
+        let tag = program.entry(die)?.tag();
+        let inner = || program.link(die, dw::DW_AT_type);
+        match tag {
+            dw::DW_TAG_pointer_type => return Some((without_const(program, inner()?), false)),
+            dw::DW_TAG_reference_type | dw::DW_TAG_rvalue_reference_type => {
+                return Some((without_const(program, inner()?), true));
+            }
+            tag if is_qualifier(tag) => die = inner()?,
+            _ => return None,
+        }
+    }
+    None
+}
+
+/// That an object is constant for some of the code says nothing about it.
+fn without_const(program: &Program<'_>, kind: Die) -> Die {
+    let mut die = kind;
+    for _ in 0..MAX_HOPS {
+        let tag = program.entry(die).map(|entry| entry.tag());
+        match program.link(die, dw::DW_AT_type) {
+            Some(inner) if tag == Some(dw::DW_TAG_const_type) => die = inner,
+            _ => break,
+        }
+    }
+    die
+}
+
+/// A type without qualifiers and other names for it.
+pub(super) fn bare(program: &Program<'_>, kind: Die) -> Option<Die> {
+    let mut die = kind;
+    for _ in 0..MAX_HOPS {
+        if !is_qualifier(program.entry(die)?.tag()) {
+            return Some(program.defined(die));
+        }
+        die = program.link(die, dw::DW_AT_type)?;
+    }
+    None
+}
+
+/// Whether a bare type has members.
+pub(super) fn is_aggregate(program: &Program<'_>, kind: Die) -> bool {
+    matches!(
+        program.entry(kind).map(|entry| entry.tag()),
+        Some(dw::DW_TAG_structure_type | dw::DW_TAG_class_type | dw::DW_TAG_union_type)
+    )
+}
+
+/// The elements of an array within an object that lie `stride` bytes apart: the first address
+/// as one of an element. It is where a computed index leads to.
+pub(super) fn element(program: &Program<'_>, object: &Object, stride: u64) -> Option<Object> {
+    if stride == 0 {
+        return Some(object.clone());
+    }
+    let is_stride = |size: u64| size > 0 && stride.is_multiple_of(size);
+    // The object is itself an element: a pointer to the first.
+    let size = program.size_of(object.kind)?;
+    let in_first = u64::try_from(object.offset).is_ok_and(|offset| offset < size.max(1));
+    if is_stride(size) {
+        let length = i64::try_from(size).ok()?;
+        return Some(Object {
+            offset: object.offset.rem_euclid(length),
+            element: true,
+            ..object.clone()
+        });
+    }
+    if !in_first {
+        return None;
+    }
+    let offset = u64::try_from(object.offset).ok()?;
+    // A member that is an array. The last index on the way is the one that varies.
+    let reached = program.reach(object.called, offset, 1, &[]);
+    if reached.part.in_union || !reached.part.steps.iter().any(|step| step.to.ends_with(']')) {
+        return None;
+    }
+    let at = reached
+        .part
+        .steps
+        .iter()
+        .rposition(|step| step.to.ends_with(']'))?;
+    let (called, start) = *reached.along.get(at)?;
+    let kind = bare(program, called)?;
+    if !is_stride(program.size_of(kind)?) {
+        return None;
+    }
+    let before = path(reached.part.steps.get(..at)?);
+    let array = reached.part.steps.get(at)?.to.rsplit_once('[')?.0;
+    let spelling = program.spelling(object.kind);
+    let text = object.written.as_ref().map(|written| {
+        expression(
+            written,
+            object.element,
+            &format!("{before}{array}"),
+            spelling,
+        )
+    });
+    Some(Object {
+        kind,
+        called,
+        offset: i64::try_from(offset.checked_sub(start)?).ok()?,
+        stride: 0,
+        element: true,
+        written: text.map(|text| Written::Itself(text.into())),
+        declared: object.declared,
+        doubtful: object.doubtful,
+    })
+}

@@ -1,0 +1,9 @@
+//! Source text of C, C++ and Rust: its tokens, its macros, and the statements that a position
+//! belongs to. The text is foreign, so everything here is bounded.
+
+pub(super) mod conditions;
+pub(super) mod lexer;
+mod loops;
+pub(super) mod macros;
+pub(super) mod regions;
+pub(super) mod rust;

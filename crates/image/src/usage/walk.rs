@@ -1,0 +1,399 @@
+//! Follows a value through the code of one function.
+
+mod state;
+mod step;
+
+use super::nearby::{LockCall, lock_call};
+use super::value::{Derived, Value, low_bits};
+use crate::{Image, Instruction};
+use iced_x86::{FlowControl, InstructionInfoFactory, Mnemonic, OpKind, Register};
+use redhanded_model::{Step, Svma, Use};
+use state::{State, tested_by};
+use std::collections::{HashMap, HashSet};
+pub use step::writes;
+use step::{immediate, reads};
+
+/// How many instructions are followed, over all paths.
+const MOST_STEPS: usize = 600;
+/// How far before a store its load may be.
+const REACH: usize = 24;
+/// The registers of the first arguments.
+const ARGUMENTS: [Register; 6] = [
+    Register::RDI,
+    Register::RSI,
+    Register::RDX,
+    Register::RCX,
+    Register::R8,
+    Register::R9,
+];
+/// The registers that a call may change.
+const LOST_BY_CALLS: [Register; 9] = [
+    Register::RAX,
+    Register::RCX,
+    Register::RDX,
+    Register::RSI,
+    Register::RDI,
+    Register::R8,
+    Register::R9,
+    Register::R10,
+    Register::R11,
+];
+
+/// The code of a function, and one instruction in it.
+pub struct Code<'a> {
+    pub image: &'a Image,
+    pub code: Vec<iced_x86::Instruction>,
+    index: HashMap<u64, usize>,
+    access: usize,
+}
+
+/// Where an operand is.
+type Place = (Register, Register, u32, u64, Register);
+
+fn place(raw: &iced_x86::Instruction) -> Option<Place> {
+    let has = raw.op_kinds().any(|kind| kind == OpKind::Memory);
+    has.then(|| {
+        (
+            raw.memory_base(),
+            raw.memory_index(),
+            raw.memory_index_scale(),
+            raw.memory_displacement64(),
+            raw.segment_prefix(),
+        )
+    })
+}
+
+fn is_stack(place: Place) -> bool {
+    matches!(place.0, Register::RSP | Register::RBP) && place.1 == Register::None
+}
+
+/// What a store was found to do.
+#[derive(Default)]
+pub struct Stored {
+    /// Where the value was loaded that was changed and stored back.
+    pub load: Option<Svma>,
+    pub step: Option<Step>,
+    pub changes: Option<u64>,
+    pub constant: Option<u64>,
+}
+
+/// What became of a value.
+#[derive(Default)]
+pub struct Followed {
+    pub uses: Vec<Use>,
+    /// The bits that branches depend on.
+    pub tested: u64,
+    /// The bits that the function's result depends on.
+    pub returned: Option<u64>,
+    /// The value was changed and written back.
+    pub updated: Option<(Step, u64)>,
+    /// A lock was taken before the same place was read again.
+    pub checked_again: Option<String>,
+}
+
+impl<'a> Code<'a> {
+    /// The function that contains `site`.
+    pub fn around(image: &'a Image, site: Svma) -> Option<Self> {
+        let function = image.function_at(site)?;
+        let code: Vec<_> = image.instructions(function).collect();
+        let index: HashMap<u64, usize> = code
+            .iter()
+            .enumerate()
+            .map(|(at, raw)| (raw.ip(), at))
+            .collect();
+        let access = *index.get(&site.0)?;
+        Some(Self {
+            image,
+            code,
+            index,
+            access,
+        })
+    }
+
+    /// The index of the instruction at an address.
+    pub fn at(&self, ip: u64) -> Option<usize> {
+        self.index.get(&ip).copied()
+    }
+
+    /// What the instruction stores, if it does: found from the load of the same place before it.
+    pub fn stored(&self) -> Option<Stored> {
+        let raw = self.code.get(self.access)?;
+        let own = place(raw)?;
+        let mut info = InstructionInfoFactory::new();
+        let access = info.info(raw).op0_access();
+        if raw.op0_kind() != OpKind::Memory || !writes(access) {
+            return None;
+        }
+        let mut walk = Walk::new(self, own);
+        if reads(access) {
+            walk.step(&mut State::default(), self.access);
+            return Some(walk.stored(None));
+        }
+        let constant = immediate(raw, 1).filter(|_| raw.mnemonic() == Mnemonic::Mov);
+        if let Some(constant) = constant {
+            let size = raw.memory_size().size();
+            return Some(walk.stored(Some(constant.cast_unsigned() & low_bits(size))));
+        }
+        let from = self.access.saturating_sub(REACH);
+        let load = (from..self.access).find(|at| self.loads(*at, own))?;
+        // Who comes from elsewhere into the middle brings another value.
+        let range = from..=self.access;
+        let jumps = self.code.iter().enumerate().filter(|(at, raw)| {
+            let jumps = raw.is_jcc_short_or_near() || raw.is_jmp_short_or_near();
+            jumps && !range.contains(at)
+        });
+        let entries: HashSet<usize> = jumps
+            .filter_map(|(_, raw)| self.at(raw.near_branch_target()))
+            .collect();
+        if (load + 1..=self.access).any(|at| entries.contains(&at)) {
+            return None;
+        }
+        let mut joins: HashMap<usize, State> = HashMap::new();
+        let mut state = Some(State::default());
+        for at in from..=self.access {
+            if entries.contains(&at) {
+                state = Some(State::default());
+            }
+            if let Some(joining) = joins.remove(&at) {
+                state = Some(state.map_or_else(|| joining.clone(), |own| own.either(&joining)));
+            }
+            let Some(mut here) = state.take() else {
+                continue;
+            };
+            let raw = self.code.get(at)?;
+            walk.updated = None;
+            walk.step(&mut here, at);
+            let target = self.at(raw.near_branch_target());
+            match raw.flow_control() {
+                FlowControl::ConditionalBranch | FlowControl::UnconditionalBranch => {
+                    let target = target.filter(|to| *to > at && *to <= self.access);
+                    if let Some(target) = target {
+                        let joined = joins
+                            .get(&target)
+                            .map_or_else(|| here.clone(), |it| it.either(&here));
+                        joins.insert(target, joined);
+                    }
+                    state = (raw.flow_control() == FlowControl::ConditionalBranch).then_some(here);
+                }
+                FlowControl::Next => state = Some(here),
+                FlowControl::Call | FlowControl::IndirectCall => {
+                    walk.call(&mut here, at);
+                    state = Some(here);
+                }
+                _ => state = None,
+            }
+        }
+        let load = self.code.get(load).map(|raw| Svma(raw.ip()));
+        Some(Stored {
+            load: load.filter(|_| walk.updated.is_some()),
+            ..walk.stored(None)
+        })
+    }
+
+    fn loads(&self, at: usize, own: Place) -> bool {
+        self.code.get(at).is_some_and(|raw| {
+            let mut info = InstructionInfoFactory::new();
+            let info = info.info(raw);
+            let memory = (0..raw.op_count()).find(|op| raw.op_kind(*op) == OpKind::Memory);
+            place(raw) == Some(own) && memory.is_some_and(|op| reads(info.op_access(op)))
+        })
+    }
+
+    /// Follows what the instruction loads.
+    pub fn follow(&self) -> Followed {
+        let Some(own) = self.code.get(self.access).and_then(place) else {
+            return Followed::default();
+        };
+        if !self.loads(self.access, own) {
+            return Followed::default();
+        }
+        let mut walk = Walk::new(self, own);
+        walk.explore(self.access, State::default());
+        walk.followed
+    }
+
+    /// Follows the result of the call that returns to the instruction.
+    pub fn follow_result(&self, bits: u64) -> Followed {
+        let nowhere = (Register::None, Register::None, 0, 0, Register::None);
+        let mut walk = Walk::new(self, nowhere);
+        let mut state = State::default();
+        let mut result = Derived::from_bits(bits);
+        result.step = None;
+        state.set(Register::RAX, Value::Derived(result));
+        walk.explore(self.access, state);
+        walk.followed
+    }
+}
+
+struct Walk<'c, 'a> {
+    code: &'c Code<'a>,
+    own: Place,
+    info: InstructionInfoFactory,
+    followed: Followed,
+    /// What was last written to the place itself.
+    updated: Option<Derived>,
+}
+
+impl<'c, 'a> Walk<'c, 'a> {
+    fn new(code: &'c Code<'a>, own: Place) -> Self {
+        Self {
+            code,
+            own,
+            info: InstructionInfoFactory::new(),
+            followed: Followed::default(),
+            updated: None,
+        }
+    }
+
+    fn stored(&self, constant: Option<u64>) -> Stored {
+        Stored {
+            load: None,
+            step: self.updated.map(|value| value.as_step()),
+            changes: self.updated.map(|value| value.changed),
+            constant,
+        }
+    }
+
+    fn uses(&mut self, used: Use) {
+        if !self.followed.uses.contains(&used) {
+            self.followed.uses.push(used);
+        }
+    }
+
+    /// Follows all paths from the instruction at `start`.
+    fn explore(&mut self, start: usize, state: State) {
+        let mut seen: HashMap<usize, Vec<State>> = HashMap::new();
+        let mut open = vec![(start, state)];
+        let mut steps = 0;
+        while let Some((at, mut state)) = open.pop() {
+            let Some(raw) = self.code.code.get(at).copied() else {
+                self.uses(Use::Lost);
+                continue;
+            };
+            let known = seen.entry(at).or_default();
+            if known.contains(&state) || (at == self.code.access && steps > 0) {
+                continue;
+            }
+            known.push(state.clone());
+            steps += 1;
+            if steps > MOST_STEPS {
+                self.uses(Use::Lost);
+                return;
+            }
+            self.step(&mut state, at);
+            match raw.flow_control() {
+                FlowControl::Next => open.push((at + 1, state)),
+                FlowControl::ConditionalBranch => {
+                    if state.flags != 0 {
+                        self.uses(Use::Branch);
+                        self.followed.tested |= tested_by(&raw, &state);
+                        self.loops(at);
+                    }
+                    let taken = self.code.at(raw.near_branch_target());
+                    if let Some(taken) = taken {
+                        open.push((taken, state.clone()));
+                    } else {
+                        self.leave(&state, at);
+                    }
+                    open.push((at + 1, state));
+                }
+                FlowControl::UnconditionalBranch => match self.code.at(raw.near_branch_target()) {
+                    Some(target) => open.push((target, state)),
+                    None => self.leave(&state, at),
+                },
+                FlowControl::Call | FlowControl::IndirectCall => {
+                    self.call(&mut state, at);
+                    if state.is_of_interest() {
+                        open.push((at + 1, state));
+                    }
+                }
+                FlowControl::Return => {
+                    let bits = state.register(Register::RAX).bits();
+                    if bits != 0 {
+                        *self.followed.returned.get_or_insert(0) |= bits;
+                    }
+                }
+                FlowControl::IndirectBranch => {
+                    if state.is_of_interest() {
+                        self.uses(Use::Lost);
+                    }
+                }
+                FlowControl::Interrupt | FlowControl::Exception | FlowControl::XbeginXabortXend => {
+                }
+            }
+        }
+    }
+
+    /// Notes what kind of loop a branch on the value decides about.
+    fn loops(&mut self, branch: usize) {
+        let code = self.code;
+        let again: Vec<usize> = (0..code.code.len())
+            .filter(|at| *at != code.access && code.loads(*at, self.own))
+            .collect();
+        if code.leads_to_waiting(branch, &again) {
+            self.uses(Use::Wait);
+        } else if let Some(used) = code.loop_at(branch, code.access) {
+            self.uses(used);
+        }
+    }
+
+    /// A jump out of the function: a call in other words.
+    fn leave(&mut self, state: &State, at: usize) {
+        self.call(&mut state.clone(), at);
+        // What that function returns is not known to come from the value.
+    }
+
+    fn call(&mut self, state: &mut State, at: usize) {
+        let Some(raw) = self.code.code.get(at) else {
+            return;
+        };
+        let name = self.code.image.called_name(&Instruction::explain(*raw));
+        let near = matches!(
+            raw.flow_control(),
+            FlowControl::Call | FlowControl::UnconditionalBranch
+        );
+        let target = near.then(|| Svma(raw.near_branch_target()));
+        for argument in ARGUMENTS {
+            if state.register(argument).derived().is_some()
+                && target.is_none_or(|target| self.may_read(target, argument))
+            {
+                self.uses(Use::Passed(name.clone()));
+            }
+        }
+        for register in LOST_BY_CALLS {
+            state.set(register, Value::UNKNOWN);
+        }
+        state.flags = 0;
+        if name.as_deref().and_then(lock_call) == Some(LockCall::Takes) {
+            state.lock = name;
+        }
+    }
+
+    /// Whether the function at `target` may read an argument: unless it is seen to write it
+    /// before, or to return.
+    fn may_read(&mut self, target: Svma, argument: Register) -> bool {
+        let Some(function) = self.code.image.function_at(target) else {
+            return true;
+        };
+        if function.start != target {
+            return true;
+        }
+        for raw in self.code.image.instructions(function) {
+            let mut written = false;
+            for used in self.info.info(&raw).used_registers() {
+                if used.register().full_register() == argument {
+                    if reads(used.access()) {
+                        return true;
+                    }
+                    written = true;
+                }
+            }
+            match raw.flow_control() {
+                FlowControl::Next | FlowControl::ConditionalBranch if !written => {}
+                FlowControl::Return => return false,
+                _ => return !written,
+            }
+        }
+        true
+    }
+}

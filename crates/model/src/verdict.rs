@@ -1,0 +1,323 @@
+//! Whether a race matters: what each rule leans to, what the replays came to, and how the two
+//! are weighed. The rules themselves are in the crate `verdict`, the replays in `replay`; only
+//! [`combine`] turns them into a call, so that which outranks which is written in one place.
+
+use serde::{Deserialize, Serialize};
+
+/// What triage says of a race.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Verdict {
+    /// Benign or harmful.
+    pub call: Call,
+    /// How sure that is, from 0 to 1.
+    pub confidence: f64,
+    /// The rules that had something to say, for and against.
+    pub rules: Vec<Leaning>,
+    /// What re-executing both threads came to, if that was done.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replay: Option<ReplayTally>,
+}
+
+/// What a race is called. The worst comes first, which is the order of a report.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Call {
+    /// One order of the two accesses ends in a fault, an abort or an endless loop.
+    ProvenHarmful,
+    /// A rule or a replay says that it does harm.
+    LikelyHarmful,
+    /// Nothing is known for or against it, or too little.
+    Undecided,
+    /// All that is known says that it does no harm.
+    LikelyBenign,
+}
+
+impl Call {
+    /// Every call, the worst first.
+    pub const ALL: [Self; 4] = [
+        Self::ProvenHarmful,
+        Self::LikelyHarmful,
+        Self::Undecided,
+        Self::LikelyBenign,
+    ];
+
+    /// In words.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::ProvenHarmful => "proven harmful",
+            Self::LikelyHarmful => "likely harmful",
+            Self::Undecided => "undecided",
+            Self::LikelyBenign => "likely benign",
+        }
+    }
+
+    /// Whether it is harmful, as far as is known.
+    #[must_use]
+    pub const fn is_harmful(self) -> bool {
+        matches!(self, Self::ProvenHarmful | Self::LikelyHarmful)
+    }
+}
+
+/// Which way a rule leans.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Leans {
+    /// To harm.
+    Harmful,
+    /// To none.
+    Benign,
+}
+
+/// A rule that had something to say about a race.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Leaning {
+    /// Its name, as `docs/verdicts.md` has it.
+    pub rule: String,
+    /// Which way it leans.
+    pub leans: Leans,
+    /// What it saw, in words.
+    pub facts: Vec<String>,
+    /// Whether it is a hint only, which decides nothing but counts for the confidence.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub hint: bool,
+}
+
+impl Leaning {
+    /// A rule that decides, if nothing outranks it.
+    #[must_use]
+    pub fn new(rule: &str, leans: Leans, facts: Vec<String>) -> Self {
+        Self {
+            rule: rule.to_owned(),
+            leans,
+            facts,
+            hint: false,
+        }
+    }
+
+    /// A rule that only hints.
+    #[must_use]
+    pub fn hint(rule: &str, leans: Leans, facts: Vec<String>) -> Self {
+        Self {
+            hint: true,
+            ..Self::new(rule, leans, facts)
+        }
+    }
+}
+
+/// The name of the rule that recognises statistics counters. A replay always finds that the
+/// order changes such a counter.
+pub const STATISTICS_COUNTER: &str = "statistics-counter";
+
+/// What a failed replay has in the place of something that differs.
+pub const FAILED_REPLAY: &str = "the replay";
+
+/// The name of the rule by which a user says that a race is benign. Who says so knows that the
+/// order makes a difference.
+pub const ANNOTATED_BENIGN: &str = "annotated-benign";
+
+/// The names of rules that recognise how one thread tells another something. That the order
+/// matters is the point of it, so only a proof or a harmful rule speaks against them.
+pub const TELLS: [&str; 4] = ["double-check", "waiting", "marked", "special-variable"];
+
+/// What replaying the instances of a race came to.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct ReplayTally {
+    /// Instances in which every order left the same state.
+    pub no_state_change: u64,
+    /// Instances in which two orders left different states.
+    pub state_change: u64,
+    /// Instances of which nothing could be said.
+    pub replay_failure: u64,
+    /// Instances in which only some orders ended in a fault, an abort or an endless loop.
+    pub faults: u64,
+    /// How many orders were executed in all.
+    pub orders: u64,
+    /// In what the orders differed: the first of it, that of the worst outcome before the rest,
+    /// and at least one difference elsewhere than in what is raced on, if there is one.
+    pub difference: Vec<Differing>,
+}
+
+/// Something that two orders leave behind differently.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Differing {
+    /// A variable by its name, bytes by their address, a register, or what a thread did next.
+    pub what: String,
+    /// Whether it is what the race is on.
+    #[serde(default)]
+    pub raced: bool,
+    /// What it is after the first order, in words.
+    pub this: String,
+    /// What it is after the other one.
+    pub that: String,
+}
+
+/// How many differences are kept.
+const MOST_DIFFERENCES: usize = 16;
+
+impl ReplayTally {
+    /// Adds what other instances came to.
+    pub fn add(&mut self, mut other: Self) {
+        if other.worst() > self.worst() {
+            std::mem::swap(&mut self.difference, &mut other.difference);
+        }
+        self.no_state_change = self.no_state_change.saturating_add(other.no_state_change);
+        self.state_change = self.state_change.saturating_add(other.state_change);
+        self.replay_failure = self.replay_failure.saturating_add(other.replay_failure);
+        self.faults = self.faults.saturating_add(other.faults);
+        self.orders = self.orders.saturating_add(other.orders);
+        for difference in other.difference {
+            if self.difference.contains(&difference) {
+                continue;
+            }
+            if self.difference.len() < MOST_DIFFERENCES {
+                self.difference.push(difference);
+            } else if !difference.raced && self.difference.iter().all(|known| known.raced) {
+                self.difference.pop();
+                self.difference.push(difference);
+            }
+        }
+    }
+
+    /// How bad the worst outcome is.
+    const fn worst(&self) -> u8 {
+        match self {
+            Self { faults: 1.., .. } => 3,
+            Self {
+                state_change: 1.., ..
+            } => 2,
+            Self {
+                replay_failure: 1..,
+                ..
+            } => 1,
+            _ => 0,
+        }
+    }
+
+    /// How many instances were replayed.
+    #[must_use]
+    pub const fn instances(&self) -> u64 {
+        self.no_state_change
+            .saturating_add(self.state_change)
+            .saturating_add(self.replay_failure)
+            .saturating_add(self.faults)
+    }
+
+    /// Whether what is raced on is all that the order changes. Nothing is known of what a
+    /// failed replay would have changed, so most replays must have told.
+    #[must_use]
+    pub fn changes_only_what_is_raced_on(&self) -> bool {
+        let told = self.difference.iter().filter(|it| it.what != FAILED_REPLAY);
+        let told: Vec<&Differing> = told.collect();
+        let only = !told.is_empty() && told.iter().all(|difference| difference.raced);
+        only && self.replay_failure < self.state_change
+    }
+}
+
+/// Weighs what the rules and the replays say of a race that was seen `instances` times.
+///
+/// A proof outranks every rule, a harmful rule outranks the replays, and these outrank benign
+/// rules. A statistics counter stays benign as long as the order changes nothing but itself, and
+/// so does what one thread tells another, whatever the order changes. What a user declared benign
+/// stays so until a replay proves otherwise. Hints decide nothing alone.
+///
+/// That the order made no difference is called benign only if a rule or a hint agrees, because a
+/// replay knows just the values that it met. Nothing is called benign if as many replays failed
+/// as came to an end: other threads change memory meanwhile, so that now and then one fails.
+#[must_use]
+pub fn combine(rules: Vec<Leaning>, replay: Option<ReplayTally>, instances: u64) -> Verdict {
+    let weight = |leans: Leans, hint: bool| {
+        let those = rules
+            .iter()
+            .filter(|it| it.leans == leans && it.hint == hint);
+        those.count()
+    };
+    let (harmful, benign) = (weight(Leans::Harmful, false), weight(Leans::Benign, false));
+    let hints = |leans| weight(leans, true);
+    let says = |name: &str| {
+        let mut deciding = rules
+            .iter()
+            .filter(|it| !it.hint && it.leans == Leans::Benign);
+        deciding.any(|it| it.rule == name)
+    };
+    let none = ReplayTally::default();
+    let tally = replay.as_ref().unwrap_or(&none);
+    let declared = says(ANNOTATED_BENIGN);
+    let counts = says(STATISTICS_COUNTER) && tally.changes_only_what_is_raced_on();
+    let expected = declared || counts || TELLS.iter().any(|name| says(name));
+    // Replays that came to what is expected of something benign.
+    let agreeing = match expected {
+        true => tally.no_state_change.saturating_add(tally.state_change),
+        false => tally.no_state_change,
+    };
+    let (call, confidence) = if tally.faults > 0 {
+        (Call::ProvenHarmful, 1.0)
+    } else if harmful > 0 && !declared {
+        let against = benign + hints(Leans::Benign);
+        (Call::LikelyHarmful, support(harmful, against, 1))
+    } else if tally.state_change > 0 && !expected {
+        let against = benign + hints(Leans::Benign);
+        (Call::LikelyHarmful, support(1, against, tally.state_change))
+    } else if tally.replay_failure > 0 && tally.replay_failure >= agreeing && !declared {
+        (Call::Undecided, 0.0)
+    } else if benign > 0 || (tally.no_state_change > 0 && hints(Leans::Benign) > 0) {
+        let agreeing = benign + usize::from(tally.no_state_change > 0);
+        let against = harmful + hints(Leans::Harmful);
+        let seen = instances.max(tally.no_state_change);
+        (Call::LikelyBenign, support(agreeing, against, seen))
+    } else {
+        (Call::Undecided, 0.0)
+    };
+    Verdict {
+        call,
+        confidence,
+        rules,
+        replay,
+    }
+}
+
+/// How sure a call is that so many rules make and so many speak against: more than even, and
+/// never quite certain. It grows with the instances that were seen.
+fn support(agreeing: usize, against: usize, instances: u64) -> f64 {
+    let bounded = |count: u64| u32::try_from(count).map_or(f64::from(u32::MAX), f64::from);
+    let agreeing = bounded(agreeing as u64);
+    let against = bounded(against as u64);
+    // The second instance of a race tells more than the hundredth.
+    let seen = bounded(instances).max(1.0).log2().min(8.0) / 4.0;
+    let odds = 2.0 * agreeing + seen;
+    let share = odds / (odds + 1.0 + 2.0 * against);
+    ((0.5 + share / 2.0) * 100.0).round() / 100.0
+}
+
+impl Verdict {
+    /// The verdict on a race with a second set of instances, as from another run: benign only
+    /// if both are.
+    #[must_use]
+    pub fn over(self, other: Self) -> Self {
+        let same = self.call == other.call;
+        let (mut worse, milder) = if other.call < self.call {
+            (other, self)
+        } else {
+            (self, other)
+        };
+        for rule in milder.rules {
+            let known = worse
+                .rules
+                .iter()
+                .any(|it| it.rule == rule.rule && it.leans == rule.leans);
+            if !known {
+                worse.rules.push(rule);
+            }
+        }
+        if let Some(tally) = milder.replay {
+            worse.replay.get_or_insert_default().add(tally);
+        }
+        if same {
+            worse.confidence = worse.confidence.max(milder.confidence);
+        }
+        worse
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,5 @@
+//! A worker on its own, for tests and benchmarks.
+
+fn main() {
+    redhanded_replay::serve()
+}

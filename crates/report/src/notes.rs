@@ -1,0 +1,102 @@
+//! What a report says about a race beyond its data.
+
+use redhanded_model::{Class, Race};
+
+/// What it is, in a few words.
+pub(crate) fn title(race: &Race) -> &'static str {
+    match (race.class, race.unknown_origin()) {
+        (Class::Race, _) if race.is_freed() => "race, freed while it stood",
+        (Class::Race, false) => "race",
+        (Class::Race, true) => "race, unknown origin",
+        (Class::PossiblyAtomic, false) => "possibly atomic",
+        (Class::PossiblyAtomic, true) => "possibly atomic, unknown origin",
+        (Class::Special, false) => "special",
+        (Class::Special, true) => "special, unknown origin",
+        (Class::WiderThanSource, _) => "wider than the source",
+        (Class::Synchronised, _) => "no race",
+    }
+}
+
+/// The expression that the `at`th access is in the source, if it is on the access's line.
+pub(crate) fn expression(race: &Race, at: usize) -> Option<&str> {
+    let side = race.evidence.as_ref()?.sides.get(at)?;
+    let expression = side.source()?.expression.as_ref()?;
+    let line = race.accesses.get(at)?.line;
+    (Some(expression.line) == line).then_some(expression.text.as_str())
+}
+
+/// A source line cut around `expression`: what is before it and what is behind. Nothing if it
+/// does not occur, or more than once.
+pub(crate) fn around<'l>(line: &'l str, expression: &str) -> Option<(&'l str, &'l str)> {
+    let once = !expression.is_empty() && line.matches(expression).count() == 1;
+    line.split_once(expression).filter(|_| once)
+}
+
+/// Why there is a collision although the bytes are equal.
+pub(crate) fn unchanged(race: &Race) -> &'static str {
+    match race.accesses.get(1) {
+        // It may have come between the watch and the first look at the bytes.
+        Some(other) if other.kind.writes() => {
+            "unchanged: the caught access wrote the same value, or wrote before it was first read"
+        }
+        Some(_) => "unchanged: the caught access only reads",
+        None => "unchanged at the end: it was changed and changed back",
+    }
+}
+
+/// What readers need to know who see such a report for the first time.
+pub(crate) fn notes(race: &Race) -> Vec<String> {
+    let mut notes: Vec<String> = Vec::new();
+    if race.class == Class::PossiblyAtomic {
+        notes.push(
+            "Possibly atomic: an atomic load or store in the source can compile to a plain move \
+             like this one, and the binary does not show which it is. Look at the source lines. \
+             This does not fail the run."
+                .to_owned(),
+        );
+    }
+    if race.is_freed() {
+        notes.push(
+            "Freed while it stood: an allocator gave the block back between the thread's decision to \
+             access it and the access. Whatever the access is, it is one to memory that is no longer its own."
+                .to_owned(),
+        );
+    }
+    if let Some(reason) = &race.special {
+        notes.push(format!(
+            "Special: this variable is accessed without a lock by design ({reason}). This does not fail the \
+             run."
+        ));
+    }
+    let in_kernel = race
+        .accesses
+        .iter()
+        .any(|access| access.thread.context.is_some());
+    if race.unknown_origin() && in_kernel {
+        notes.push(
+            "Unknown origin: no CPU was caught making the change. It can come from a device, from \
+             another mapping of the same page, or from a CPU whose stop was reported too late."
+                .to_owned(),
+        );
+    } else if race.unknown_origin() && race.suspects.is_empty() {
+        notes.push(
+            "Unknown origin: no watched thread was seen to make the change. It can come from \
+             another process through shared memory, from a second mapping of the same page, \
+             from the kernel filling a buffer, or from a thread that could not be watched."
+                .to_owned(),
+        );
+    }
+    let writers = race
+        .accesses
+        .iter()
+        .filter(|access| access.kind.writes())
+        .count();
+    if writers > 1 && race.what.bit_fields.len() > 1 {
+        notes.push(
+            "Both sides write, and bit-fields that share bytes are written back together: \
+             changing one can undo a change of another."
+                .to_owned(),
+        );
+    }
+    notes
+}

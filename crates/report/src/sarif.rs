@@ -1,0 +1,341 @@
+//! Reports for code scanning: SARIF 2.1.0.
+//!
+//! Each class is a rule and each race a result, at the line of its first side that has
+//! one; the other side is a related location, and each side's stack is a thread flow. A
+//! race without source is a result at its module, with the function as a logical
+//! location: viewers want a file, and nothing else is known.
+
+mod log;
+
+use crate::format::Writer;
+use crate::json;
+use crate::names;
+use crate::numbers::times;
+use log::{
+    Address, Artifact, CodeFlow, Configuration, Driver, Found, Invocation, Location, Log,
+    LogicalLocation, Message, PhysicalLocation, Properties, Region, Rule, Run, Step, Suppression,
+    ThreadFlow, Tool,
+};
+use redhanded_model::{AccessKind, AccessReport, Call, Class, Frame, Race, Report, State, Triage};
+use serde::{Serialize, Serializer};
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+/// The name under which viewers know the root of the repository.
+const ROOT: &str = "SRCROOT";
+/// The fingerprint's own version: raised when equal races get another hash.
+const FINGERPRINT: &str = "redhandedRace/v2";
+/// The same for problems, of which several races may be parts.
+const PROBLEM: &str = "redhandedProblem/v1";
+/// Where the format is described.
+const SCHEMA: &str = "https://json.schemastore.org/sarif-2.1.0.json";
+
+/// Writes a report as a SARIF log with one run.
+#[derive(Clone, Debug)]
+pub struct Sarif {
+    root: PathBuf,
+}
+
+/// What a class is to a viewer: its rule, what the rule says, and how serious it is.
+const RULES: [(Class, &str, &str, &str); 3] = [
+    (
+        Class::Race,
+        "data-race",
+        "Two threads accessed the same memory at the same time, at least one of them to write, and \
+         at least one of the accesses was not atomic.",
+        "error",
+    ),
+    (
+        Class::PossiblyAtomic,
+        "possibly-atomic",
+        "Two threads accessed the same memory at the same time. Nothing shows that one of the \
+         accesses is not atomic in the source.",
+        "note",
+    ),
+    (
+        Class::Special,
+        "special-variable",
+        "Two threads accessed a variable that is accessed without a lock on purpose.",
+        "note",
+    ),
+];
+
+impl Writer for Sarif {
+    fn write(&self, report: &Report, out: &mut dyn Write) -> io::Result<()> {
+        json::write_value(&self.log(report), out)
+    }
+}
+
+impl Sarif {
+    /// A writer that names files below `root` relative to it.
+    #[must_use]
+    pub fn below(root: impl Into<PathBuf>) -> Self {
+        Self { root: root.into() }
+    }
+
+    fn log<'a>(&'a self, report: &'a Report) -> Log<'a, Results<'a>> {
+        let rules = RULES.iter().map(|(_, id, text, level)| Rule {
+            id,
+            short_description: said(*text),
+            default_configuration: Configuration { level },
+        });
+        let root = format!("file://{}/", encoded(&self.root.to_string_lossy()));
+        Log {
+            schema: SCHEMA,
+            version: "2.1.0",
+            runs: [Run {
+                tool: Tool {
+                    driver: Driver {
+                        name: "Redhanded",
+                        semantic_version: env!("CARGO_PKG_VERSION"),
+                        rules: rules.collect(),
+                    },
+                },
+                column_kind: "unicodeCodePoints",
+                original_uri_base_ids: BTreeMap::from([(ROOT, artifact(root))]),
+                invocations: [Invocation {
+                    execution_successful: !report.run.cut_short,
+                    arguments: &report.run.program,
+                }],
+                results: Results {
+                    sarif: self,
+                    races: &report.races,
+                },
+            }],
+        }
+    }
+
+    fn result<'a>(&self, race: &'a Race) -> Found<'a> {
+        let (rule_index, (_, rule_id, _, level)) = RULES
+            .iter()
+            .enumerate()
+            .find(|(_, (class, ..))| *class == race.class)
+            .unwrap_or((0, &RULES[0]));
+        let mut sides: Vec<&AccessReport> = race.accesses.iter().collect();
+        sides.sort_by_key(|side| side.line.is_none());
+        let thread_flows: Vec<ThreadFlow<'a>> = sides
+            .iter()
+            .enumerate()
+            .map(|(at, side)| self.thread_flow(at, side))
+            .collect();
+        let flow = (!thread_flows.is_empty()).then_some(CodeFlow { thread_flows });
+        let other = sides.get(1).map(|other| Location {
+            id: Some(1),
+            message: Some(said(did(other))),
+            ..self.side(other)
+        });
+        let (triage, verdict) = (race.triage.as_ref(), race.verdict.as_ref());
+        Found {
+            rule_id,
+            rule_index,
+            level: serious(race, level),
+            message: said(message(race)),
+            partial_fingerprints: BTreeMap::from([
+                (FINGERPRINT, race.fingerprint.hash()),
+                (PROBLEM, race.problem().hash()),
+            ]),
+            locations: sides
+                .first()
+                .map(|side| self.side(side))
+                .into_iter()
+                .collect(),
+            related_locations: other.into_iter().collect(),
+            code_flows: flow.into_iter().collect(),
+            occurrence_count: race.instances.max(1),
+            baseline_state: triage.map(|triage| if triage.new { "new" } else { "unchanged" }),
+            suppressions: triage.map(suppressions),
+            properties: Properties {
+                id: race.id(),
+                fingerprint: &race.fingerprint.0,
+                state: triage.map(|triage| triage.state),
+                verdict: verdict.map(|verdict| verdict.call),
+                confidence: verdict.map(|verdict| verdict.confidence),
+            },
+        }
+    }
+
+    /// A side at its innermost frame, by the side's own names.
+    fn side<'a>(&self, side: &'a AccessReport) -> Location<'a> {
+        let nowhere = Frame::default();
+        let frame = side.stack.first().unwrap_or(&nowhere);
+        self.location(
+            side.function.as_deref(),
+            side.file.as_deref(),
+            side.line,
+            frame,
+        )
+    }
+
+    /// A side's stack, from the start of the thread to the access.
+    fn thread_flow<'a>(&self, at: usize, side: &'a AccessReport) -> ThreadFlow<'a> {
+        let calls = side.stack.iter().skip(1).rev().map(|frame| Step {
+            location: self.location(
+                frame.function.as_deref(),
+                frame.file.as_deref(),
+                frame.line,
+                frame,
+            ),
+            importance: "unimportant",
+        });
+        let access = Step {
+            location: Location {
+                message: Some(said(did(side))),
+                ..self.side(side)
+            },
+            importance: "essential",
+        };
+        ThreadFlow {
+            id: format!("{} ({})", side.thread, at + 1),
+            message: said(side.thread.to_string()),
+            locations: calls.chain([access]).collect(),
+        }
+    }
+
+    /// A place in the source, or in the module of `frame` if there is none.
+    fn location<'a>(
+        &self,
+        function: Option<&'a str>,
+        file: Option<&str>,
+        line: Option<u32>,
+        frame: &Frame,
+    ) -> Location<'a> {
+        let in_source = file.map(|file| PhysicalLocation {
+            artifact_location: self.artifact(file),
+            region: line
+                .filter(|line| *line > 0)
+                .map(|start_line| Region { start_line }),
+            address: None,
+        });
+        let in_module = || {
+            Some(PhysicalLocation {
+                artifact_location: self.artifact(frame.module.as_deref()?),
+                region: None,
+                address: Some(Address {
+                    relative_address: frame.address,
+                    kind: "instruction",
+                }),
+            })
+        };
+        let name = match function {
+            Some(function) => Cow::Borrowed(function),
+            None => Cow::Owned(names::frame_address(frame)),
+        };
+        Location {
+            id: None,
+            physical_location: in_source.or_else(in_module),
+            logical_locations: [LogicalLocation {
+                fully_qualified_name: name,
+                kind: "function",
+            }],
+            message: None,
+        }
+    }
+
+    fn artifact(&self, file: &str) -> Artifact {
+        match Path::new(file).strip_prefix(&self.root) {
+            Ok(path) => Artifact {
+                uri: encoded(&path.to_string_lossy()),
+                uri_base_id: Some(ROOT),
+            },
+            Err(_) if file.starts_with('/') => artifact(format!("file://{}", encoded(file))),
+            Err(_) => artifact(encoded(file)),
+        }
+    }
+}
+
+/// The races of a report as results. Each is made when it is written.
+struct Results<'a> {
+    sarif: &'a Sarif,
+    races: &'a [Race],
+}
+
+impl Serialize for Results<'_> {
+    fn serialize<S: Serializer>(&self, out: S) -> Result<S::Ok, S::Error> {
+        out.collect_seq(self.races.iter().map(|race| self.sarif.result(race)))
+    }
+}
+
+const fn artifact(uri: String) -> Artifact {
+    Artifact {
+        uri,
+        uri_base_id: None,
+    }
+}
+
+fn said(text: impl Into<String>) -> Message {
+    Message { text: text.into() }
+}
+
+/// Why a race needs no attention: by the file of suppressions, or by what was decided.
+fn suppressions(triage: &Triage) -> Vec<Suppression<'_>> {
+    let accepted = |justification| Suppression {
+        kind: "external",
+        status: "accepted",
+        justification,
+    };
+    let listed = triage.suppressed.iter();
+    let listed = listed.map(|suppressed| accepted(&*suppressed.because));
+    let decided = matches!(triage.state, State::NotAProblem | State::Deferred);
+    let decided = decided.then(|| accepted(triage.because.as_deref().unwrap_or_default()));
+    listed.chain(decided).collect()
+}
+
+/// How serious a race is: as its class says, unless its verdict is clear.
+fn serious(race: &Race, level: &'static str) -> &'static str {
+    match race.verdict.as_ref().map(|verdict| verdict.call) {
+        Some(call) if call.is_harmful() => "error",
+        Some(Call::LikelyBenign) => "note",
+        _ => level,
+    }
+}
+
+/// What was raced on and by whom, in one sentence or two.
+fn message(race: &Race) -> String {
+    let what = names::object(&race.what).unwrap_or_else(|| {
+        let size = names::bytes(race.what.size);
+        format!("{size} of {}", race.what.region)
+    });
+    let sides: Vec<String> = race.accesses.iter().map(did).collect();
+    let sides = match sides.as_slice() {
+        [first, second] => format!("{first}, while {second}"),
+        [only] => format!("{only}, while the bytes changed"),
+        _ => "the bytes changed".to_owned(),
+    };
+    let differ = names::sides_differ(race).map_or_else(String::new, |text| format!(" {text}"));
+    format!(
+        "Race on {what}: {sides}.{differ} Seen {}.",
+        times(race.instances)
+    )
+}
+
+/// `thread 4711 (worker) wrote 4 bytes in run`.
+fn did(side: &AccessReport) -> String {
+    let function = side
+        .function
+        .clone()
+        .unwrap_or_else(|| names::code_address(side));
+    let call = side.system_call.as_ref();
+    let by = call.map_or_else(String::new, |call| format!(" by {call}(2)"));
+    let size = names::bytes(side.size);
+    let verb = match side.kind {
+        AccessKind::Read => "read",
+        AccessKind::Write => "wrote",
+        AccessKind::Update => "updated",
+    };
+    format!("{} {verb} {size} in {function}{by}", side.thread)
+}
+
+/// A path as part of a URI.
+fn encoded(path: &str) -> String {
+    use std::fmt::Write;
+    path.bytes().fold(String::new(), |mut uri, byte| {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' => uri.push(char::from(byte)),
+            b'/' | b'-' | b'_' | b'.' | b'~' | b'+' | b'@' | b',' => uri.push(char::from(byte)),
+            _ => drop(write!(uri, "%{byte:02X}")),
+        }
+        uri
+    })
+}

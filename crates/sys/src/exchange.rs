@@ -1,0 +1,111 @@
+//! Paths that another user could lead elsewhere.
+
+use crate::effective_user;
+use std::fmt;
+use std::fs::{self, DirBuilder};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+/// A folder that lets another user exchange what is in it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Exchangeable {
+    /// It is another user's, neither ours nor root's.
+    Owned(PathBuf),
+    /// All users may write to it.
+    Writable(PathBuf),
+}
+
+impl fmt::Display for Exchangeable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Owned(part) => write!(f, "{} belongs to another user", part.display()),
+            Self::Writable(part) => write!(f, "other users may write to {}", part.display()),
+        }
+    }
+}
+
+/// The first folder from `place` up to the root by which another user could exchange
+/// `place` or something in it. `place` is a folder, named from the root and without links.
+/// In a sticky folder, such as `/tmp`, nobody can move what is not theirs, but can put
+/// something beside it.
+///
+/// # Errors
+/// If one of them cannot be looked at.
+pub fn exchangeable(place: &Path) -> io::Result<Option<Exchangeable>> {
+    for part in place.ancestors() {
+        let about = fs::metadata(part)?;
+        if ![0, effective_user()].contains(&about.uid()) {
+            return Ok(Some(Exchangeable::Owned(part.to_owned())));
+        }
+        let (writable, sticky) = (about.mode() & 0o002 != 0, about.mode() & 0o1000 != 0);
+        if writable && (!sticky || part == place) {
+            return Ok(Some(Exchangeable::Writable(part.to_owned())));
+        }
+    }
+    Ok(None)
+}
+
+/// Makes a folder and those above it, unless another user could exchange it. Gives its path
+/// without links.
+///
+/// # Errors
+/// If it cannot be made or looked at.
+pub fn make_own_folder(folder: &Path, mode: u32) -> io::Result<Result<PathBuf, Exchangeable>> {
+    // Nothing is made in the folders of others.
+    let there = folder.ancestors().find(|part| part.exists());
+    let there = there.unwrap_or(Path::new(".")).canonicalize()?;
+    match exchangeable(&there)? {
+        // It may be sticky, and what is made in it our own.
+        Some(Exchangeable::Writable(part)) if part == there => {}
+        Some(exchangeable) => return Ok(Err(exchangeable)),
+        None => {}
+    }
+    DirBuilder::new()
+        .recursive(true)
+        .mode(mode)
+        .create(folder)?;
+    let folder = folder.canonicalize()?;
+    Ok(exchangeable(&folder)?.map_or(Ok(folder), Err))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::{PermissionsExt, chown};
+
+    fn make(path: &Path) -> Result<PathBuf, Exchangeable> {
+        make_own_folder(path, 0o700).unwrap()
+    }
+
+    #[test]
+    fn a_folder_is_ours_if_all_above_it_are() {
+        let place = tempfile::tempdir().unwrap();
+        let place = place.path().canonicalize().unwrap();
+        let (open, below) = (place.join("open"), place.join("open/below"));
+        assert_eq!(make(&below), Ok(below.clone()));
+        let mode = |mode| fs::set_permissions(&open, fs::Permissions::from_mode(mode)).unwrap();
+        mode(0o777);
+        assert_eq!(make(&below), Err(Exchangeable::Writable(open.clone())));
+        mode(0o1777);
+        assert_eq!(make(&below), Ok(below.clone()));
+        assert_eq!(make(&open), Err(Exchangeable::Writable(open.clone())));
+    }
+
+    #[test]
+    fn nothing_is_made_in_another_users_folder() {
+        if effective_user() != 0 {
+            eprintln!("skipped: only root can give a folder away");
+            return;
+        }
+        let place = tempfile::tempdir().unwrap();
+        let place = place.path().canonicalize().unwrap();
+        let theirs = place.join("theirs");
+        let ours = make(&theirs.join("ours")).unwrap();
+        chown(&theirs, Some(4711), None).unwrap();
+        for path in [&ours, &theirs.join("new")] {
+            assert_eq!(make(path), Err(Exchangeable::Owned(theirs.clone())));
+        }
+        assert!(!theirs.join("new").exists());
+    }
+}

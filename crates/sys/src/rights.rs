@@ -1,0 +1,139 @@
+//! Whose rights a process or a thread has.
+
+use super::{Tid, check, status_field};
+use serde::{Deserialize, Serialize};
+use std::io;
+
+/// The user, group and further groups of a process.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Rights {
+    pub(super) user: u32,
+    pub(super) group: u32,
+    pub(super) groups: Vec<u32>,
+}
+
+impl Rights {
+    /// Nobody's.
+    pub const NOBODY: Self = Self {
+        user: 65534,
+        group: 65534,
+        groups: Vec::new(),
+    };
+
+    /// Those of a process: of its real, effective, saved and file system users the first that
+    /// is not root, because any of them may have written what the process has mapped.
+    /// Nobody's, if it is gone.
+    #[must_use]
+    pub fn of(pid: Tid) -> Self {
+        Self::read(pid).unwrap_or(Self::NOBODY)
+    }
+
+    fn read(pid: Tid) -> Option<Self> {
+        let numbers = |field| -> Option<Vec<u32>> {
+            let value = status_field(pid, field)?;
+            value.split_whitespace().map(|id| id.parse().ok()).collect()
+        };
+        let users = numbers("Uid:")?;
+        let which = users.iter().position(|user| *user != 0).unwrap_or(0);
+        Some(Self {
+            user: *users.get(which)?,
+            group: *numbers("Gid:")?.get(which)?,
+            groups: numbers("Groups:")?,
+        })
+    }
+
+    /// Those of whoever owns a file, as far as the file tells.
+    #[must_use]
+    pub const fn of_owner(user: u32, group: u32) -> Self {
+        Self {
+            user,
+            group,
+            groups: Vec::new(),
+        }
+    }
+
+    /// Whether they are root's.
+    #[must_use]
+    pub const fn are_roots(&self) -> bool {
+        self.user == 0
+    }
+
+    /// Does something that concerns files with these rights, in a thread that has no others.
+    /// So the kernel judges the folders on the way, links and access lists as well.
+    ///
+    /// # Errors
+    /// If it fails, or these rights cannot be taken.
+    pub fn with<T: Send>(&self, what: impl FnOnce() -> io::Result<T> + Send) -> io::Result<T> {
+        std::thread::scope(|scope| {
+            let done = std::thread::Builder::new().spawn_scoped(scope, || {
+                self.take_for_files()?;
+                what()
+            })?;
+            done.join().unwrap_or_else(|_| Err(denied()))
+        })
+    }
+
+    /// Takes these rights to files for the calling thread, which keeps none of its own.
+    fn take_for_files(&self) -> io::Result<()> {
+        let (user, group, groups) = (self.user, self.group, &self.groups);
+        // SAFETY: the kernel reads as many groups as are there. The system call changes this
+        // thread alone, which the function of the C library would not.
+        check(unsafe { libc::syscall(libc::SYS_setgroups, groups.len(), groups.as_ptr()) })?;
+        // SAFETY: they take numbers. What they return is the number that held before, so a
+        // second call with one that cannot be says whether the first succeeded.
+        let now = unsafe {
+            libc::setfsgid(group);
+            libc::setfsuid(user);
+            (libc::setfsgid(u32::MAX), libc::setfsuid(u32::MAX))
+        };
+        if (now.0.cast_unsigned(), now.1.cast_unsigned()) != (group, user) {
+            return Err(denied());
+        }
+        Capabilities(0).set()
+    }
+
+    /// Makes this process, which has one thread, one of this user, for good.
+    pub(super) fn become_it(&self) -> io::Result<()> {
+        let (user, group, groups) = (self.user, self.group, &self.groups);
+        // SAFETY: the kernel reads as many groups as are there; the rest are numbers.
+        unsafe {
+            check(libc::setgroups(groups.len(), groups.as_ptr()).into())?;
+            check(libc::setresgid(group, group, group).into())?;
+            check(libc::setresuid(user, user, user).into())?;
+        }
+        Capabilities(0).set()
+    }
+}
+
+/// Capabilities, a bit for each. All that matter here are among the first 32.
+#[derive(Clone, Copy)]
+pub(super) struct Capabilities(u32);
+
+/// The third version of the structures that the kernel takes, for this thread.
+const HEADER: [u32; 2] = [0x2008_0522, 0];
+
+impl Capabilities {
+    /// To read any file (2), and to take the rights of another user (6 and 7), who may not
+    /// read all of them.
+    pub(super) const READ_AS_ANYBODY: Self = Self(1 << 2 | 1 << 6 | 1 << 7);
+
+    /// Gives up all others that this thread has.
+    pub(super) fn keep_only(self) -> io::Result<()> {
+        // Effective, permitted and inheritable; first the lower halves, then the upper ones.
+        let (header, mut now) = (HEADER, [0_u32; 6]);
+        // SAFETY: they have the sizes that this version has, and the kernel fills the second.
+        check(unsafe { libc::syscall(libc::SYS_capget, &raw const header, &raw mut now) })?;
+        Self(self.0 & now[1]).set()
+    }
+
+    fn set(self) -> io::Result<()> {
+        let (header, wanted) = (HEADER, [self.0, self.0, 0, 0, 0, 0]);
+        // SAFETY: they have the sizes that this version has, and the kernel reads them.
+        check(unsafe { libc::syscall(libc::SYS_capset, &raw const header, &raw const wanted) })?;
+        Ok(())
+    }
+}
+
+pub(super) fn denied() -> io::Error {
+    io::ErrorKind::PermissionDenied.into()
+}

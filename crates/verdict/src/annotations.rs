@@ -1,0 +1,215 @@
+//! What a user says of functions, variables and fields without touching the source.
+
+use redhanded_model::Race;
+use serde::Deserialize;
+use std::path::Path;
+use thiserror::Error;
+
+/// A file of annotations.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Annotations {
+    entries: Vec<Entry>,
+}
+
+/// Why a file of annotations cannot be used.
+#[derive(Debug, Error)]
+#[error("cannot use the annotations in {file}: {why}")]
+pub struct AnnotationError {
+    file: String,
+    why: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Document {
+    #[serde(default)]
+    annotation: Vec<Entry>,
+}
+
+/// One annotation: whom it is about, and what it says.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default, rename_all = "kebab-case")]
+pub struct Entry {
+    function: Option<String>,
+    variable: Option<String>,
+    field: Option<String>,
+    ignore: bool,
+    benign: Option<String>,
+    protected_by: Option<String>,
+    reused: bool,
+}
+
+/// What an annotation says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Says<'a> {
+    /// Not worth looking at.
+    Ignore,
+    /// Benign, for this reason.
+    Benign(&'a str),
+    /// Only accessed with this lock held.
+    ProtectedBy(&'a str),
+    /// The memory is used again for other objects.
+    Reused,
+}
+
+impl Annotations {
+    /// Reads annotations; `file` is what they are called in messages.
+    ///
+    /// # Errors
+    /// When they are no TOML, or an entry is about nothing or says nothing.
+    pub fn parse(text: &str, file: &Path) -> Result<Self, AnnotationError> {
+        let error = |why: String| AnnotationError {
+            file: file.display().to_string(),
+            why,
+        };
+        let document: Document = toml::from_str(text).map_err(|problem| {
+            let before = problem.span().and_then(|span| text.get(..span.start));
+            let line = before.map_or(1, |before| before.matches('\n').count() + 1);
+            error(format!(
+                "line {line}: {}",
+                problem.message().replace('\n', " ")
+            ))
+        })?;
+        for (number, entry) in (1..).zip(&document.annotation) {
+            entry
+                .check()
+                .map_err(|why| error(format!("annotation {number} {why}")))?;
+        }
+        Ok(Self {
+            entries: document.annotation,
+        })
+    }
+
+    /// What is said of a race.
+    pub fn of<'a>(&'a self, race: &'a Race) -> impl Iterator<Item = Says<'a>> {
+        self.entries
+            .iter()
+            .filter(|entry| entry.fits(race))
+            .map(Entry::says)
+    }
+}
+
+impl Entry {
+    fn check(&self) -> Result<(), &'static str> {
+        if self.function.is_none() && self.variable.is_none() && self.field.is_none() {
+            return Err("is about nothing: function, variable or field is expected");
+        }
+        let says = [
+            self.ignore,
+            self.benign.is_some(),
+            self.protected_by.is_some(),
+            self.reused,
+        ];
+        match says.iter().filter(|said| **said).count() {
+            0 => Err("says nothing: ignore, benign, protected-by or reused is expected"),
+            1 if self
+                .benign
+                .as_deref()
+                .is_some_and(|why| why.trim().is_empty()) =>
+            {
+                Err("gives no reason: benign = \"because…\" is expected")
+            }
+            1 => Ok(()),
+            _ => {
+                Err("says two things: only one of ignore, benign, protected-by and reused can hold")
+            }
+        }
+    }
+
+    fn says(&self) -> Says<'_> {
+        match (&self.benign, &self.protected_by) {
+            (Some(reason), _) => Says::Benign(reason),
+            (None, Some(lock)) => Says::ProtectedBy(lock),
+            (None, None) if self.reused => Says::Reused,
+            (None, None) => Says::Ignore,
+        }
+    }
+
+    /// Whether it is about this race: everything that it names must be so.
+    fn fits(&self, race: &Race) -> bool {
+        let function = |wanted: &String| {
+            race.accesses.iter().any(|access| {
+                let inlined = access.stack.iter().take_while(|frame| frame.inlined);
+                let names = inlined.filter_map(|frame| frame.function.as_ref());
+                let mut names = names.chain(&access.function);
+                names.any(|name| matches(wanted, name))
+            })
+        };
+        let variable = |wanted: &String| {
+            let name = race.what.name.as_deref();
+            name.is_some_and(|name| matches(wanted, name))
+        };
+        let field = |wanted: &String| {
+            crate::subject::member(race).is_some_and(|member| matches(wanted, member))
+        };
+        self.function.as_ref().is_none_or(function)
+            && self.variable.as_ref().is_none_or(variable)
+            && self.field.as_ref().is_none_or(field)
+    }
+}
+
+/// Whether a name fits a pattern, in which `*` stands for anything.
+fn matches(pattern: &str, name: &str) -> bool {
+    match pattern.split_once('*') {
+        None => pattern == name,
+        Some((start, rest)) => name.strip_prefix(start).is_some_and(|name| {
+            let ends = name.char_indices().map(|(at, _)| at).chain([name.len()]);
+            ends.into_iter()
+                .any(|at| name.get(at..).is_some_and(|name| matches(rest, name)))
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<Annotations, String> {
+        Annotations::parse(text, Path::new("notes.toml")).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_bad_entry_gives_one_sentence() {
+        let why = |text: &str| parse(text).unwrap_err();
+        let start = "cannot use the annotations in notes.toml: ";
+        assert_eq!(
+            why("[[annotation]]\nignore = true"),
+            format!(
+                "{start}annotation 1 is about nothing: function, variable or field is expected"
+            )
+        );
+        let says = why("[[annotation]]\nvariable = \"x\"");
+        assert!(says.contains("annotation 1 says nothing"), "{says}");
+        let both = why("[[annotation]]\nvariable = \"x\"\nignore = true\nreused = true");
+        assert!(both.contains("says two things"), "{both}");
+        let reason = why("[[annotation]]\nvariable = \"x\"\nbenign = \" \"");
+        assert!(reason.contains("gives no reason"), "{reason}");
+        let unknown = why("[[annotation]]\nvariable = \"x\"\nbenin = \"y\"");
+        assert!(
+            unknown.contains("line 3") && unknown.contains("benin"),
+            "{unknown}"
+        );
+        assert!(!unknown.contains('\n'));
+        assert!(why("[[annotation").contains("line 1"));
+    }
+
+    #[test]
+    fn nothing_is_no_annotation() {
+        assert_eq!(parse(""), Ok(Annotations::default()));
+    }
+
+    #[test]
+    fn a_star_stands_for_anything() {
+        for (pattern, name, fits) in [
+            ("now", "now", true),
+            ("now", "nowhere", false),
+            ("now*", "nowhere", true),
+            ("*_count", "hit_count", true),
+            ("a*b*c", "aXbYc", true),
+            ("a*b*c", "aXcYb", false),
+            ("*", "", true),
+        ] {
+            assert_eq!(matches(pattern, name), fits, "{pattern} {name}");
+        }
+    }
+}

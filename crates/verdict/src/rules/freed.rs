@@ -1,0 +1,29 @@
+//! An allocator gave the block back while an access stood at it.
+//!
+//! Goes by the class rule of the same name. Nothing speaks against it: whatever the access is,
+//! it is one to memory that is no longer its own. It is wrong where a pool of the program's own
+//! hands out blocks that may be read after they were given back.
+
+use super::harmful;
+use crate::subject::Subject;
+use redhanded_model::Leaning;
+
+pub const NAME: &str = "freed-while-it-stood";
+
+pub fn rule(subject: &Subject<'_>) -> Option<Leaning> {
+    if !subject.race.is_freed() {
+        return None;
+    }
+    let by = subject
+        .race
+        .accesses
+        .iter()
+        .find_map(|access| access.freed_by.as_deref());
+    harmful(
+        NAME,
+        vec![format!(
+            "{} gave the block back between the decision to access it and the access",
+            by.unwrap_or("an allocator")
+        )],
+    )
+}

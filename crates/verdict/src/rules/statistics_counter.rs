@@ -1,0 +1,75 @@
+//! A number that is only ever counted up and not used for anything that matters.
+//!
+//! Goes by updates that add, on every side that writes; by values that only grow over at least
+//! two instances, but for a few falls: a thread that was held writes back what it had read
+//! before; and by no code of the module that counts the same variable down. A value that
+//! goes anywhere after it was counted (a ticket, an index) speaks against it. A branch on it
+//! makes it less certain, because thresholds are branches too. If only one of two writers has a
+//! barrier near it, that may be a lock that the other forgot, and nothing is decided. It is wrong about a count that is
+//! relied on later and elsewhere, such as one that must be exact for a bill.
+
+use super::benign;
+use crate::subject::{Side, Subject};
+use redhanded_model::{History, Leaning, Leans, STATISTICS_COUNTER, Step, Use};
+
+pub const NAME: &str = STATISTICS_COUNTER;
+
+pub fn rule(subject: &Subject<'_>) -> Option<Leaning> {
+    let sides = subject.sides();
+    let writers = || sides.iter().filter(|side| side.writes());
+    let counts = |side: &Side<'_>| side.step().is_some_and(Step::is_up);
+    if writers().count() == 0 || !writers().all(counts) || subject.is_pointer() {
+        return None;
+    }
+    let elsewhere = |step: &Step| step.is_down() || *step == Step::Bits;
+    if subject.steps().iter().any(elsewhere) || sides.iter().any(matters) {
+        return None;
+    }
+    if !sides.iter().all(Side::is_natural) {
+        return None;
+    }
+    let times = |step: Option<Step>| match step {
+        Some(Step::By(amount)) => format!("adds {amount}"),
+        _ => "adds something".to_owned(),
+    };
+    let mut facts: Vec<String> = writers()
+        .map(|side| format!("{} {}", side.words(), times(side.step())))
+        .collect();
+    facts.dedup();
+    let ordered = |side: &&Side<'_>| side.usage.is_some_and(|usage| usage.barrier.is_some());
+    if writers().filter(ordered).count() == 1 && writers().count() == 2 {
+        facts.push("only one side has a barrier near it".to_owned());
+        return Some(Leaning::hint(NAME, Leans::Benign, facts));
+    }
+    let history = subject.race.history.as_ref();
+    let grows = |history: &&History| {
+        let only_up = subject.steps().iter().all(|step| step.is_up());
+        history.only_grows(2) || only_up && history.loses_updates()
+    };
+    let Some(history) = history.filter(grows) else {
+        facts.push("too few instances to see that it only grows".to_owned());
+        return Some(Leaning::hint(NAME, Leans::Benign, facts));
+    };
+    let grew = history.grew.saturating_add(history.rose_between);
+    facts.push(match history.falls() {
+        0 => format!("the value grew {grew} times and never fell"),
+        falls => format!("the value grew {grew} times, and fell {falls} times by lost updates"),
+    });
+    if sides.iter().any(|side| side.uses(&Use::Branch)) {
+        facts.push("a branch depends on it".to_owned());
+    }
+    benign(NAME, facts)
+}
+
+/// Whether the value goes somewhere where it matters.
+fn matters(side: &Side<'_>) -> bool {
+    let Some(usage) = side.usage else {
+        return true;
+    };
+    usage.uses.iter().any(|used| match used {
+        Use::Address | Use::Index | Use::Loop | Use::Wait | Use::Overwritten => true,
+        // A reader may print it. Whoever counts and then keeps the number makes it a ticket.
+        Use::Stored | Use::Returned | Use::Passed(_) | Use::Lost => side.is_update(),
+        Use::Branch | Use::Computed => false,
+    })
+}

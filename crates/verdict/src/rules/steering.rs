@@ -1,0 +1,49 @@
+//! A value that decides where memory is accessed, how often, or how much of it.
+//!
+//! Goes by code that uses the value as an index, for the number of a loop's turns, or passes it
+//! to an allocator or to a function that copies. It is wrong where the value is within bounds
+//! whichever of the two it is.
+
+use super::harmful;
+use crate::subject::{Side, Subject};
+use redhanded_model::{Leaning, Use};
+
+pub const NAME: &str = "steering";
+
+const TAKES_SIZES: [&str; 12] = [
+    "malloc",
+    "calloc",
+    "realloc",
+    "aligned_alloc",
+    "_Znwm",
+    "_Znam",
+    "memcpy",
+    "memmove",
+    "memset",
+    "kmalloc",
+    "alloca",
+    "copy_",
+];
+
+pub fn rule(subject: &Subject<'_>) -> Option<Leaning> {
+    let facts: Vec<String> = subject.sides().iter().filter_map(steers).collect();
+    if facts.is_empty() {
+        return None;
+    }
+    harmful(NAME, facts)
+}
+
+fn steers(side: &Side<'_>) -> Option<String> {
+    let what = |used: &Use| match used {
+        Use::Index => Some("is an index into memory".to_owned()),
+        Use::Loop => Some("decides how often a loop runs".to_owned()),
+        Use::Passed(Some(name)) if takes_size(name) => Some(format!("is passed to {name}")),
+        _ => None,
+    };
+    let found = side.usage?.uses.iter().find_map(what)?;
+    Some(format!("the value of {} {found}", side.words()))
+}
+
+fn takes_size(name: &str) -> bool {
+    TAKES_SIZES.iter().any(|known| name.starts_with(known))
+}

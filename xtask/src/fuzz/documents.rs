@@ -1,0 +1,58 @@
+//! Seeds that are text, and the few bytes of a cache of sites.
+
+use super::seeds::Seed;
+
+/// What a gdbstub says, as stubs say it. The first byte is the length of a piece.
+const PACKETS: [&str; 6] = [
+    "@+$OK#9a$E22#a9$#00",
+    "@+$PacketSize=1000;qXfer:features:read+;vContSupported+;multiprocess+#00",
+    "@$mp01.01,p01.02#00$l#6c$vCont;c;C;s;S#00",
+    "@$T05thread:p01.02;awatch:ffffffff82a079c0;#00",
+    "@$T02thread:01;#00$W00#b7",
+    "@$53ff00f0*\"53ff00f0c3e2#00",
+];
+
+/// A description with a bit of everything.
+const DESCRIPTION: &str = r#"<?xml version="1.0"?><!DOCTYPE target SYSTEM "gdb-target.dtd"><target>
+<architecture>i386:x86-64</architecture><!-- <reg name="no"/> --><xi:include href="target.xml"/>
+<reg name="rax" bitsize="64" type="int64" regnum="0"/><reg name="rbx" bitsize="64"/><reg name="rcx" bitsize="64"/>
+<reg name="rdx" bitsize="64"/><reg name="rsi" bitsize="64"/><reg name="rdi" bitsize="64"/><reg name="rbp" bitsize="64"/>
+<reg name="rsp" bitsize="64"/><reg name="r8" bitsize="64"/><reg name="r9" bitsize="64"/><reg name="r10" bitsize="64"/>
+<reg name="r11" bitsize="64"/><reg name="r12" bitsize="64"/><reg name="r13" bitsize="64"/><reg name="r14" bitsize="64"/>
+<reg name="r15" bitsize="64"/><reg name="rip" bitsize='64'/><reg name="eflags" bitsize="32"/><reg name="cs" bitsize="32"/>
+<reg name="st0" bitsize="80"/><reg name="xmm0" bitsize="128" regnum="40"/><reg name="cr3" bitsize="64"/></target>"#;
+
+/// Lists of suspects, written by hand and printed by other tools.
+const SUSPECTS: [&str; 4] = [
+    "# a list\nput | get\nsrc/a.c:12 | b.c:7:3\nPath::operator| | put (a.c:3)\n",
+    include_str!("../../../crates/suspects/tests/said/threadsanitizer.txt"),
+    include_str!("../../../crates/suspects/tests/said/helgrind.txt"),
+    include_str!("../../../crates/suspects/tests/said/go.txt"),
+];
+
+const MAPS: &str = "\
+55a4d8c00000-55a4d8c02000 r-xp 00001000 fe:00 1234                       /usr/bin/some program
+7f2a1c000000-7f2a1c021000 rw-s 00000000 00:05 7                          /dev/shm/x\\012y (deleted)
+7ffd1b9e0000-7ffd1ba01000 rw-p 00000000 00:00 0                          [stack]
+ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0                  [vsyscall]
+";
+
+/// Thirteen counts, two functions, three sites.
+const SITES: [u8; 23] = [
+    0, 1, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2, 1, 0, 3, 0x20, 0x10, 0x22, 4, 0x45, 8,
+];
+
+/// The seeds that need nothing but themselves.
+pub fn seeds() -> Vec<Seed> {
+    let mut seeds: Vec<Seed> = (1..)
+        .zip(PACKETS)
+        .map(|(number, text)| Seed::new(&format!("packets{number}"), text.into()))
+        .collect();
+    let suspects = (1..).zip(SUSPECTS);
+    seeds.extend(suspects.map(|(n, text)| Seed::new(&format!("suspects{n}"), text.into())));
+    seeds.push(Seed::new("description", DESCRIPTION.into()));
+    seeds.push(Seed::new("maps", MAPS.into()));
+    seeds.push(Seed::new("scenario", b"redhanded-scenario/1\n".into()));
+    seeds.push(Seed::new("sites", [&SITES[..], &[1]].concat()));
+    seeds
+}
