@@ -38,9 +38,15 @@ static MEMORY: redhanded_sys::OrExit = redhanded_sys::OrExit;
 
 fn main() -> ExitCode {
     redhanded_sys::share_heap_if_limited();
-    if std::env::var_os("RUST_BACKTRACE").is_none() {
-        std::panic::set_hook(Box::new(told_in_a_sentence));
-    }
+    let backtrace = std::env::var_os("RUST_BACKTRACE").map(|_| std::panic::take_hook());
+    std::panic::set_hook(Box::new(move |panic| {
+        let why = panic.payload_as_str().unwrap_or("no reason given");
+        redhanded_sys::exit_if_for_want_of_memory(why);
+        match &backtrace {
+            Some(default) => default(panic),
+            None => tell_in_a_sentence(panic, why),
+        }
+    }));
     std::panic::catch_unwind(command).unwrap_or_else(|_| {
         // Its own status could be taken for the program's.
         screen::say("redhanded: failed by a mistake of its own, which is told above");
@@ -48,10 +54,9 @@ fn main() -> ExitCode {
     })
 }
 
-/// Tells of a panic. The standard library panics too, such as when a new thread gets no
-/// memory, and then a backtrace would hide the reason.
-fn told_in_a_sentence(panic: &PanicHookInfo<'_>) {
-    let why = panic.payload_as_str().unwrap_or("no reason given");
+/// Tells of a panic. The standard library panics too, and then a backtrace would hide
+/// the reason.
+fn tell_in_a_sentence(panic: &PanicHookInfo<'_>, why: &str) {
     let place = panic.location().map(|at| format!(" ({at})"));
     screen::say(&format!("redhanded: {why}{}", place.unwrap_or_default()));
 }

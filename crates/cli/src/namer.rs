@@ -136,7 +136,7 @@ fn live(work: Work, front: UnixStream, tracer: UnixStream, parent: Tid) -> io::R
     // Its sites are chosen by others.
     let images = Images::new(work.search, |_| Selected::default());
     std::thread::scope(|scope| {
-        std::thread::Builder::new().spawn_scoped(scope, || serve(tracer, &images, None))?;
+        redhanded_sys::thread_builder()?.spawn_scoped(scope, || serve(tracer, &images, None))?;
         serve(front, &images, work.log);
         Ok(())
     })

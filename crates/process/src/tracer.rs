@@ -89,7 +89,7 @@ pub fn split(signals: Arc<Signals>, guarded: Guarded) -> io::Result<(Role, UnixS
             }
             Guarded::Other(rescue) => usize::from(!hears_farewell(watched) && rescue()),
         };
-        let guard = std::thread::Builder::new().spawn(guard)?;
+        let guard = sys::thread_builder()?.spawn(guard)?;
         let front_role = Front {
             tracer: pid,
             rescuer,
@@ -178,7 +178,7 @@ impl Tracer {
             sys::run_waiter();
         };
         sys::expect_waiter();
-        std::thread::Builder::new().spawn(waiter).map(drop)
+        sys::thread_builder()?.spawn(waiter).map(drop)
     }
 
     /// Sleeps until so many threads have done that. The tracer must not spin here:

@@ -47,10 +47,12 @@ impl Teller {
     pub fn new(stream: UnixStream, first: impl FnOnce() + Send + 'static) -> io::Result<Self> {
         let (sender, records) = mpsc::channel();
         let spare = stream.try_clone();
-        let writer = thread::Builder::new().spawn(move || {
-            first();
-            // A reader that is gone is noticed by other means.
-            let _ = write_all(stream, &records);
+        let writer = redhanded_sys::thread_builder().and_then(|thread| {
+            thread.spawn(move || {
+                first();
+                // A reader that is gone is noticed by other means.
+                let _ = write_all(stream, &records);
+            })
         });
         let writer = writer.inspect_err(|error| {
             let message = format!("the tracer cannot start a thread: {error}");

@@ -39,7 +39,9 @@ pub use launch::{Parent, exec, launch};
 pub use ledger::Ledger;
 pub use lifetime::die_with_this_thread;
 pub use maps::{Mapping, grows_down, mappings};
-pub use out_of_memory::{OrExit, share_heap_if_limited};
+pub use out_of_memory::{
+    OrExit, exit_if_for_want_of_memory, share_heap_if_limited, thread_builder,
+};
 pub use outlet::{
     open_for_reader, open_without_reader, write_some, write_stderr, write_unless_told_to_end,
 };

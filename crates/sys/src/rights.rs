@@ -65,7 +65,7 @@ impl Rights {
     /// If it fails, or these rights cannot be taken.
     pub fn with<T: Send>(&self, what: impl FnOnce() -> io::Result<T> + Send) -> io::Result<T> {
         std::thread::scope(|scope| {
-            let done = std::thread::Builder::new().spawn_scoped(scope, || {
+            let done = crate::thread_builder()?.spawn_scoped(scope, || {
                 self.take_for_files()?;
                 what()
             })?;

@@ -118,7 +118,7 @@ fn within<T: Send + 'static>(
     what: impl FnOnce() -> io::Result<T> + Send + 'static,
 ) -> io::Result<T> {
     let (sender, result) = mpsc::channel();
-    let doing = thread::Builder::new().spawn(move || {
+    let doing = redhanded_sys::thread_builder()?.spawn(move || {
         let _ = sender.send(what());
     })?;
     let done = result.recv_timeout(limit).map_err(|_| {
