@@ -8,7 +8,7 @@
 use crate::notation::{self, object};
 use crate::{
     AccessKind, AccessValue, Block, Class, Context, ContextKind, Evidence, Fingerprint, History,
-    ReplayTally, Rule, Svma, Triage, Typed, Usage, Verdict, combine,
+    Rule, Svma, Triage, Typed, Usage, Verdict,
 };
 use serde::{Deserialize, Serialize, Serializer};
 use std::fmt;
@@ -447,16 +447,6 @@ impl Race {
     #[must_use]
     pub fn is_freed(&self) -> bool {
         self.rule == Some(Rule::FreedWhileItStood)
-    }
-
-    /// Adds what replaying an instance came to.
-    pub fn add_replay(&mut self, tally: ReplayTally) {
-        let (rules, mut known) = match self.verdict.take() {
-            Some(verdict) => (verdict.rules, verdict.replay.unwrap_or_default()),
-            None => Default::default(),
-        };
-        known.add(tally);
-        self.verdict = Some(combine(rules, Some(known), self.instances));
     }
 
     /// Whether the other side is unknown.

@@ -9,7 +9,7 @@ use std::io::{self, BufRead, BufReader, BufWriter, Write};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, Sender};
-use std::thread::{self, JoinHandle};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// The time between two looks whether everything is written.
@@ -109,7 +109,7 @@ impl Teller {
         drop(self.sender);
         while !self.writer.is_finished() {
             meanwhile();
-            thread::sleep(WRITTEN_SOON);
+            std::thread::sleep(WRITTEN_SOON);
         }
         let _ = self.writer.join();
     }

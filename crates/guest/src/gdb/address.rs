@@ -7,7 +7,6 @@ use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::mpsc;
-use std::thread;
 use std::time::Duration;
 use thiserror::Error;
 
@@ -138,7 +137,7 @@ mod tests {
     fn nobody_waits_for_a_name_for_ever() {
         let limit = Duration::from_millis(20);
         let slow = within(limit, || {
-            thread::sleep(Duration::from_secs(60));
+            std::thread::sleep(Duration::from_secs(60));
             Ok(())
         });
         assert_eq!(slow.unwrap_err().kind(), io::ErrorKind::TimedOut);
