@@ -47,11 +47,16 @@ done
 
 # A report for a pipe that nobody opens.
 start ./spin
-begin attach --for 500ms --json unread "$target"
+begin attach --for 3s --json unread "$target"
 until_true is_traced "$target"
 until_true is_free "$target"
-sleep 1
-kill -TERM "$front"
+# A signal that comes before the report is written ends something else.
+seconds=0
+until is_gone "$front" || [ $seconds = 30 ]; do
+    kill -TERM "$front" 2> /dev/null
+    sleep 1
+    seconds=$((seconds + 1))
+done
 end
 expect 125
 says 'cannot write the report to unread: nobody reads it'

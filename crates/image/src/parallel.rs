@@ -10,7 +10,12 @@ static STARTED: OnceLock<usize> = OnceLock::new();
 /// Starts the threads of this process, each of which does `first` at first. Returns how many
 /// there are: none if a limit forbids them, or if they were started elsewhere.
 pub fn start_threads(first: impl Fn() + Send + Sync + 'static) -> usize {
-    let pool = ThreadPoolBuilder::new().start_handler(move |_| first());
+    let pool = ThreadPoolBuilder::new()
+        .start_handler(move |_| first())
+        .spawn_handler(|thread| {
+            let started = redhanded_sys::thread_builder()?.spawn(|| thread.run());
+            started.map(drop)
+        });
     *STARTED.get_or_init(|| match pool.build_global() {
         Ok(()) => rayon::current_num_threads(),
         Err(_) => 0,

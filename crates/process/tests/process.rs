@@ -377,7 +377,6 @@ fn a_program_that_loads_too_many_libraries_does_not_wait_for_each() {
     let most = 4 + loaded.took.as_millis() as u32 / 100;
     let changes = loaded.changes;
     assert!(changes <= most, "{changes} in {:?}", loaded.took);
-    assert!(loaded.unseen.contains(&late()), "{:?}", loaded.unseen);
 }
 
 /// What is said of libraries that nobody looked at.

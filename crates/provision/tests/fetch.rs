@@ -274,7 +274,13 @@ fn root_downloads_as_the_user_that_apt_has_for_it() {
         "#!/bin/sh\n/usr/bin/apt-get \"$@\" 2>> {}\n",
         warnings.display()
     );
-    fs::write(&wrapper, script).unwrap();
+    // Another program writes it: a file that is open for writing in a process that another test
+    // forks cannot be executed.
+    let write = Command::new("sh")
+        .args(["-c", r#"printf %s "$1" > "$2""#, "sh", &script])
+        .arg(&wrapper)
+        .status();
+    assert!(write.unwrap().success());
     fs::set_permissions(&wrapper, Permissions::from_mode(0o755)).unwrap();
     world.expect("54", "6.1.180-1");
     let warned = fs::read_to_string(warnings).unwrap();

@@ -61,7 +61,7 @@ fn what_was_found_before_a_panic_is_kept() {
         "--function",
         "count_*",
     ];
-    let script = "sleep 6; echo c > /proc/sysrq-trigger; sleep 1000";
+    let script = "sleep 12; echo c > /proc/sysrq-trigger; sleep 1000";
     let workload = ["--json", "run.json", "--", "sh", "-c", script];
     let outcome = run(&place, "panic", &[&options[..], &added, &workload].concat());
     assert!(outcome.stderr.contains("panic"), "{outcome:#?}");

@@ -114,8 +114,9 @@ fn a_server_has_what_is_not_installed() {
     assert!(!place.path("cache/redhanded/debuginfod").exists());
 
     // A server that is not there is told of once, and the next is asked.
-    let nobody = TcpListener::bind("127.0.0.1:0").unwrap();
-    let nobody = format!("http://{}", nobody.local_addr().unwrap());
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let nobody = format!("http://{}", listener.local_addr().unwrap());
+    drop(listener);
     let (race, outcome) = observe(&place, &format!("{nobody} {}/", server.url));
     assert_eq!(race["what"]["name"], "counter", "{outcome:#?}");
     assert!(race["accesses"][0]["line"].is_u64(), "{race:#}");

@@ -127,6 +127,9 @@ impl Place {
             .current_dir(self.folder.path())
             .env_remove("NO_COLOR")
             .env_remove("COLUMNS")
+            .env_remove("DEBUGINFOD_URLS")
+            .env_remove("REDHANDED_LOG")
+            .env("no_proxy", "*")
             // So that a panic is told as one.
             .env("RUST_BACKTRACE", "0")
             .env("LC_ALL", "C.UTF-8")

@@ -137,7 +137,16 @@ impl Vm {
     }
 
     fn connect(&self) -> Gdb {
-        script::connect(&Address::Unix(self.path("gdb")), PATIENCE).unwrap()
+        let end = Instant::now() + PATIENCE;
+        loop {
+            match script::connect(&Address::Unix(self.path("gdb")), PATIENCE) {
+                // The socket is there a moment before QEMU listens to it.
+                Err(GdbError::Refused { .. }) if Instant::now() < end => {
+                    thread::sleep(Duration::from_millis(20));
+                }
+                connected => return connected.unwrap(),
+            }
+        }
     }
 
     fn serial(&self) -> String {

@@ -82,9 +82,9 @@ fn several_runs_may_make_the_store_at_once() {
     for _ in 0..20 {
         let place = Place::new();
         let path = place.path();
-        let start = std::sync::Barrier::new(8);
+        let start = std::sync::Barrier::new(4);
         std::thread::scope(|scope| {
-            for _ in 0..8 {
+            for _ in 0..4 {
                 scope.spawn(|| {
                     start.wait();
                     SqliteStore::open(&path, Access::Write).unwrap();
@@ -109,11 +109,11 @@ fn several_runs_at_once_lose_nothing() {
                 let shared = reader_and_writer("shared");
                 store.saw(run, &shared, NOW).unwrap();
                 store.saw(run, &own, NOW).unwrap();
-                for _ in 0..20 {
+                for _ in 0..5 {
                     let again = [(own.fingerprint.clone(), 1)];
                     store.saw_again(run, &again, LATER).unwrap();
                 }
-                own.instances = 21;
+                own.instances = 6;
                 store
                     .finish(run, &report(vec![own, shared]), &[], true, LATER)
                     .unwrap();
@@ -130,7 +130,7 @@ fn several_runs_at_once_lose_nothing() {
     };
     assert_eq!(of("shared"), Some((runs, runs)));
     for number in 0..runs {
-        assert_eq!(of(&format!("own{number}")), Some((21, 1)));
+        assert_eq!(of(&format!("own{number}")), Some((6, 1)));
     }
 }
 
