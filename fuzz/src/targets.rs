@@ -5,9 +5,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
+use redhanded_analysis::{Atomicity, HappensBefore, Place};
 use redhanded_image::kernel_file::Btf;
 use redhanded_image::{DebugSearch, Image, decode_forged_sites, link};
-use redhanded_model::{Report, Spot};
+use redhanded_model::{AccessKind, Bytes, Report, Spot};
+use redhanded_recording::translate::{Judge, Translator};
+use redhanded_recording::wire::ChunkKind;
+use redhanded_recording::{Damage, Header, Recording, Writer as RecordingWriter, steps};
 use redhanded_replay::Scenario;
 use redhanded_report::json::Json;
 use redhanded_report::{Style, Terminal, Writer, clean};
@@ -47,9 +51,11 @@ pub enum Target {
     Scenario,
     /// A list of suspects.
     Suspects,
+    /// A recording.
+    Recording,
 }
 
-const TARGETS: [(&str, Target); 14] = [
+const TARGETS: [(&str, Target); 15] = [
     ("file", Target::File),
     ("instruction", Target::Instruction),
     ("kernel", Target::Kernel),
@@ -64,6 +70,7 @@ const TARGETS: [(&str, Target); 14] = [
     ("maps", Target::Maps),
     ("scenario", Target::Scenario),
     ("suspects", Target::Suspects),
+    ("recording", Target::Recording),
 ];
 
 /// The target of this process.
@@ -115,6 +122,7 @@ impl Target {
             }
             Self::Maps => maps(bytes),
             Self::Suspects => suspects(&String::from_utf8_lossy(bytes)),
+            Self::Recording => recording(bytes),
             Self::Scenario => {
                 let _ = Scenario::read(bytes);
                 // A changed byte of what is packed never gets past its checksum.
@@ -126,6 +134,69 @@ impl Target {
         }
     }
 }
+
+/// Reads the input as a recording. What is packed never gets past its checksum, so the input is
+/// also taken for the entries of two threads and for everything else that a recording has.
+fn recording(bytes: &[u8]) {
+    examine(bytes.to_vec());
+    let (first, second) = bytes.split_at(bytes.len() / 2);
+    let Ok(mut writer) = RecordingWriter::new(Vec::new(), &Header::default()) else {
+        return;
+    };
+    let kinds = [
+        ChunkKind::Hello,
+        ChunkKind::Module,
+        ChunkKind::Sites,
+        ChunkKind::Contexts,
+        ChunkKind::Name,
+        ChunkKind::Unmapped,
+    ];
+    let chunks = [(1, first), (2, second)].into_iter();
+    for (thread, part) in chunks {
+        let whole = part.len() / 16 * 16;
+        let _ = writer.append(1, ChunkKind::Entries, thread, &part[..whole]);
+    }
+    let _ = writer.append(1, ChunkKind::Goodbye, 0, b"");
+    let kind = kinds[usize::from(bytes.first().copied().unwrap_or(0)) % kinds.len()];
+    let _ = writer.append(1, kind, 1, bytes);
+    if let Ok(file) = writer.finish(&redhanded_recording::Ending::default()) {
+        examine(file);
+    }
+}
+
+/// Goes through a recording as the analyses do.
+fn examine(file: Vec<u8>) {
+    /// Takes every access for one that may be atomic.
+    struct Doubt;
+    impl Judge for Doubt {
+        fn is_runtime(&mut self, site: u32) -> bool {
+            site.is_multiple_of(2)
+        }
+        fn atomicity(&mut self, _: Place, _: AccessKind, _: Bytes) -> Option<Atomicity> {
+            Some(Atomicity::Doubtful)
+        }
+    }
+    let Ok(recording) = Recording::read(Box::new(file), Path::new("recording")) else {
+        return;
+    };
+    for process in recording.processes() {
+        let mut translator = Translator::new(process);
+        let mut analysis = HappensBefore::default();
+        let mut events = Vec::new();
+        // A packed file has room for more than there is time for.
+        let damage = Damage::default();
+        for step in steps(&recording, process, &damage).take(MOST_STEPS) {
+            let entry = step.item.entry;
+            let _ = (process.site(entry.site()), process.stack(entry.context()));
+            translator.step(&step, &mut Doubt, &mut events);
+            events.drain(..).for_each(|event| analysis.push(&event));
+        }
+        let _ = (analysis.finish(), translator.allocation(0x1000));
+    }
+}
+
+/// How many entries of an input are looked at.
+const MOST_STEPS: usize = 10_000;
 
 /// Whatever pairs come out, each has names, and is read back from how a report writes it.
 fn suspects(text: &str) {

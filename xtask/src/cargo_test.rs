@@ -2,8 +2,9 @@
 
 use std::io::{BufRead, BufReader, pipe};
 use std::process::Command;
+use std::thread;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use redhanded_provision::cache_folder;
 
 use crate::results::Tally;
@@ -22,6 +23,14 @@ pub enum Kernels {
 /// change and not the draw. To look for more, set it to something else.
 const SEED: (&str, &str) = ("PROPTEST_RNG_SEED", "2010");
 
+/// How many tests run at a time. Where nothing else is set, it is the number of processors, but
+/// at least [`LEAST_THREADS`].
+const THREADS: &str = "RUST_TEST_THREADS";
+
+/// Most tests wait for a program that they have started. Those that must not be disturbed take
+/// turns.
+const LEAST_THREADS: usize = 4;
+
 /// How many test binaries are named as the slowest.
 const SLOWEST: usize = 8;
 
@@ -32,6 +41,16 @@ pub fn all(kernels: Kernels) -> Result<Tally> {
         variables.push(("REDHANDED_KERNELS", cache_folder()?.into_os_string()));
     }
     run(&["--workspace"], variables)
+}
+
+/// Builds the tests that [`all`] runs, except those in documentation.
+pub fn build() -> Result<()> {
+    let words = ["test", "--no-run", "--workspace", "--quiet"];
+    ensure!(
+        command::shown(&paths::cargo(), &words)?,
+        "the tests do not build"
+    );
+    Ok(())
 }
 
 /// The unit tests alone.
@@ -50,6 +69,10 @@ pub fn units() -> Result<Tally> {
 fn run(which: &[&str], mut variables: Vec<(&str, std::ffi::OsString)>) -> Result<Tally> {
     let seed = std::env::var_os(SEED.0).unwrap_or_else(|| SEED.1.into());
     variables.push((SEED.0, seed));
+    let processors = thread::available_parallelism().map_or(1, usize::from);
+    let threads = std::env::var_os(THREADS)
+        .unwrap_or_else(|| processors.max(LEAST_THREADS).to_string().into());
+    variables.push((THREADS, threads));
     for (name, value) in &variables {
         println!("{name}={}", value.display());
     }

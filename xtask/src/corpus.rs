@@ -42,6 +42,9 @@ pub struct Options {
     /// root can see
     #[arg(long, conflicts_with_all = ["full", "all_builds"])]
     one_build: bool,
+    /// Leave out the twins
+    #[arg(long)]
+    no_twins: bool,
     /// Only programs whose list, name and variant fit, e.g. 'never/*' or '*/mutex O2'
     #[arg(long, value_name = "GLOB")]
     filter: Option<String>,
@@ -70,11 +73,11 @@ pub struct Options {
 
 impl Options {
     /// The short form, as in `cargo xtask test`. Most of its time is delays, in which
-    /// another program can run.
+    /// other programs can run: a program takes two seconds, and half a second of CPU time.
     pub fn short() -> Self {
         Self {
             first_seed: 1,
-            jobs: 4,
+            jobs: 8,
             ..Self::default()
         }
     }
@@ -86,12 +89,16 @@ impl Options {
             println!("run as the current user: user {NOBODY} cannot enter the project's folder");
         }
         Self {
-            with: Some("--watch ptrace".to_owned()),
+            // Setting watches by ptrace stops every thread. That uses up what a program may be
+            // slowed down by default, and most of the time would be spent between windows.
+            with: Some("--watch ptrace --overhead 50%".to_owned()),
             user: reachable.then_some(NOBODY),
-            // Setting watches by ptrace stops every thread, which keeps a CPU busy.
-            jobs: 2,
-            // What differs here is how accesses are caught, not how they are judged.
+            jobs: 4,
+            // What differs here is how accesses are caught, not how they are judged. The expected
+            // programs show that they are. A twin shows that its program has something to guard,
+            // which root's run has shown already.
             one_build: true,
+            no_twins: true,
             ..Self::short()
         }
     }
@@ -108,12 +115,18 @@ fn is_reachable(folder: &Path) -> bool {
 /// The user without rights.
 const NOBODY: u32 = 65534;
 
-/// Runs the corpus and prints the results; returns how many cases passed.
-pub fn run(options: &Options) -> Result<Tally> {
-    ensure!(options.seeds != Some(0), "no seeds, nothing to try");
+/// Builds the programs that the options choose.
+pub fn build(options: &Options) -> Result<Vec<Build>> {
     let builds = select(options)?;
     let built = compile::compile_all(&builds)?;
     println!("{} programs, {built} of them compiled now", builds.len());
+    Ok(builds)
+}
+
+/// Runs the corpus and prints the results; returns how many cases passed.
+pub fn run(options: &Options) -> Result<Tally> {
+    ensure!(options.seeds != Some(0), "no seeds, nothing to try");
+    let builds = build(options)?;
     if options.build_only {
         return Ok(Tally::default());
     }
@@ -168,8 +181,8 @@ fn select(options: &Options) -> Result<Vec<Build>> {
                 let build = Build::new(program, variant, twin);
                 // A stripped twin shows nothing new, and its race could be mistaken
                 // for a possibly atomic one beside it.
-                let wanted =
-                    !twin || (program.claims.list == List::Never && !variant.is_stripped());
+                let has_twin = program.claims.list == List::Never && !variant.is_stripped();
+                let wanted = !twin || (has_twin && !options.no_twins);
                 if wanted && fits(filter.as_ref(), program, &build) {
                     builds.push(build);
                 }
@@ -242,6 +255,7 @@ fn run_all(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::BTreeSet;
 
     #[test]
     fn a_filter_names_a_list_a_program_or_a_variant() {
@@ -280,6 +294,25 @@ mod tests {
         assert_eq!(one, ["O2"]);
         assert!(short.len() > 1 && all.starts_with(&short));
         assert!(all.contains(&"O2+clang".to_owned()) && !short.contains(&"O2+clang".to_owned()));
+    }
+
+    #[test]
+    fn without_twins_every_program_remains() {
+        let names = |options: &Options| -> BTreeSet<String> {
+            let builds = select(options).unwrap().into_iter();
+            builds.map(|build| build.program.name).collect()
+        };
+        let options = Options {
+            one_build: true,
+            no_twins: true,
+            ..Options::short()
+        };
+        assert!(select(&options).unwrap().iter().all(|build| !build.twin));
+        let with_twins = Options {
+            no_twins: false,
+            ..options.clone()
+        };
+        assert_eq!(names(&options), names(&with_twins));
     }
 
     #[test]

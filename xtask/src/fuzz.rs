@@ -71,7 +71,7 @@ struct Target {
     takes: fn(&Seed) -> bool,
 }
 
-const TARGETS: [Target; 14] = [
+const TARGETS: [Target; 15] = [
     Target::new("file", |seed| seed.is_elf()),
     Target::new("instruction", |seed| seed.name == "tiny"),
     Target::new("kernel", |seed| {
@@ -88,6 +88,7 @@ const TARGETS: [Target; 14] = [
     Target::new("maps", |seed| seed.name == "maps"),
     Target::new("scenario", |seed| seed.name == "scenario"),
     Target::new("suspects", |seed| seed.name.starts_with("suspects")),
+    Target::new("recording", |seed| seed.name.starts_with("recording")),
 ];
 
 impl Target {
@@ -98,10 +99,9 @@ impl Target {
 
 /// Fuzzes all targets; an error or a failed case names the input, which is kept.
 pub fn run(options: &Options) -> Result<Tally> {
-    let folder = paths::target().join("fuzz");
-    fs::create_dir_all(&folder).with_context(|| format!("no folder {}", folder.display()))?;
+    let fuzzer = build()?;
+    let folder = folder()?;
     let seeds = seeds::gather(&folder)?;
-    let fuzzer = build(&folder)?;
     let wanted = |name: &str| options.target.as_ref().is_none_or(|only| only == name);
     let targets: Vec<&Target> = TARGETS.iter().filter(|it| wanted(it.name)).collect();
     ensure!(!targets.is_empty(), "no such target");
@@ -137,9 +137,16 @@ pub fn run(options: &Options) -> Result<Tally> {
     tally.into_inner().map_err(|_| anyhow!("a target panicked"))
 }
 
-/// Builds the fuzzer with coverage and copies it to `folder`, because an ordinary build has the
+/// Where the fuzzer and its inputs are.
+fn folder() -> Result<PathBuf> {
+    let folder = paths::target().join("fuzz");
+    fs::create_dir_all(&folder).with_context(|| format!("no folder {}", folder.display()))?;
+    Ok(folder)
+}
+
+/// Builds the fuzzer with coverage and copies it to its folder, because an ordinary build has the
 /// same place for it.
-fn build(folder: &Path) -> Result<PathBuf> {
+pub fn build() -> Result<PathBuf> {
     let status = Command::new(paths::cargo())
         // All packages of the workspace have a say in features, as they do for the tests.
         .args(["build", "--quiet", "--workspace", "--bin", "redhanded-fuzz"])
@@ -151,7 +158,7 @@ fn build(folder: &Path) -> Result<PathBuf> {
         .status()
         .context("cannot start cargo")?;
     ensure!(status.success(), "the fuzzer does not build");
-    let fuzzer = folder.join("redhanded-fuzz");
+    let fuzzer = folder()?.join("redhanded-fuzz");
     fs::copy(paths::target().join("debug/redhanded-fuzz"), &fuzzer)
         .context("cannot copy the fuzzer")?;
     Ok(fuzzer)

@@ -1,6 +1,7 @@
 //! The project's own tasks, run as `cargo xtask TASK`.
 
 mod cargo_test;
+mod check;
 mod claims;
 mod command;
 mod corpus;
@@ -14,6 +15,7 @@ mod kills;
 mod names;
 mod packages;
 mod paths;
+mod recorder;
 mod redhanded;
 mod results;
 mod steps;
@@ -42,6 +44,8 @@ enum Task {
     Test(test::Options),
     /// Run the programs of the corpus under Redhanded and judge its reports
     Corpus(corpus::Options),
+    /// Record, analyse and hunt the programs of the corpus with `redhanded check`
+    Check(check::Options),
     /// Load the modules of the kernel corpus under Redhanded and judge its reports
     KernelCorpus(kernel_corpus::Options),
     /// Run a labelled suite of racy and race-free programs and print recall and specificity
@@ -62,12 +66,15 @@ enum Task {
     Deb(deb::Options),
     /// Install the Debian packages that the tests need
     Packages,
+    /// Build the recorder that `redhanded record` needs, and place it beside the binary
+    Recorder,
 }
 
 fn main() -> ExitCode {
     let outcome = match Arguments::parse().task {
         Task::Test(options) => test::run(&options),
         Task::Corpus(options) => corpus::run(&options).map(all_passed),
+        Task::Check(options) => check::run(&options).map(all_passed),
         Task::KernelCorpus(options) => kernel_corpus::run(&options).map(all_passed),
         Task::Suite(options) => suite::run(&options).map(|()| true),
         Task::Verdicts(options) => verdicts::run(&options).map(all_passed),
@@ -78,6 +85,7 @@ fn main() -> ExitCode {
         Task::Dependencies => dependencies::check().map(|()| true),
         Task::Deb(options) => deb::run(&options).map(|_| true),
         Task::Packages => packages::provide().map(|()| true),
+        Task::Recorder => recorder::build().map(|()| true),
     };
     match outcome {
         Ok(true) => ExitCode::SUCCESS,

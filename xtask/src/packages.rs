@@ -45,6 +45,11 @@ const NEEDS: &[Need] = &[
         why: "builds programs of the corpus a second way",
     },
     Need {
+        sign: Sign::Library("libomp5.so"),
+        package: "libomp-dev",
+        why: "links programs with OpenMP that clang builds",
+    },
+    Need {
         sign: Sign::Program("ld.lld"),
         package: "lld",
         why: "links programs that clang optimises at link time",
@@ -146,6 +151,45 @@ const NEEDS: &[Need] = &[
     },
 ];
 
+/// What the recorder is built with.
+const OF_RECORDER: &[Need] = &[
+    Need {
+        sign: Sign::Program("cmake"),
+        package: "cmake",
+        why: "configures DynamoRIO",
+    },
+    Need {
+        sign: Sign::Program("make"),
+        package: "make",
+        why: "builds DynamoRIO",
+    },
+    Need {
+        sign: Sign::Program("patch"),
+        package: "patch",
+        why: "DynamoRIO's configuration asks for it",
+    },
+    Need {
+        sign: Sign::Program("gcc"),
+        package: "gcc",
+        why: "compiles DynamoRIO and the recorder's client",
+    },
+    Need {
+        sign: Sign::Program("g++"),
+        package: "g++",
+        why: "DynamoRIO's configuration asks for it",
+    },
+    Need {
+        sign: Sign::Header("pthread.h"),
+        package: "libc6-dev",
+        why: "headers of the C library",
+    },
+    Need {
+        sign: Sign::Header("zlib.h"),
+        package: "zlib1g-dev",
+        why: "DynamoRIO's configuration asks for it",
+    },
+];
+
 impl Sign {
     fn name(&self) -> &'static str {
         match self {
@@ -164,11 +208,20 @@ impl Sign {
     }
 }
 
-/// Installs what is missing, or says what to install.
+/// Installs what the tests need and is missing, or says what to install.
 pub fn provide() -> Result<()> {
-    let missing: Vec<&Need> = NEEDS.iter().filter(|need| !need.sign.is_there()).collect();
+    provide_all(NEEDS)
+}
+
+/// The same for what the recorder is built with.
+pub fn provide_for_recorder() -> Result<()> {
+    provide_all(OF_RECORDER)
+}
+
+fn provide_all(needs: &[Need]) -> Result<()> {
+    let missing: Vec<&Need> = needs.iter().filter(|need| !need.sign.is_there()).collect();
     if missing.is_empty() {
-        println!("all installed: {}", names(NEEDS));
+        println!("all installed: {}", names(needs));
         return Ok(());
     }
     for need in &missing {

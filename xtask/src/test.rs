@@ -1,9 +1,6 @@
 //! `cargo xtask test`: everything a change must pass.
 
-use std::thread;
-use std::time::Instant;
-
-use anyhow::{Result, anyhow, ensure};
+use anyhow::{Result, ensure};
 use clap::Args;
 use redhanded_provision::{Archive, cache_folder, provide_newer_qemu};
 
@@ -11,7 +8,8 @@ use crate::cargo_test::{self, Kernels};
 use crate::results::Tally;
 use crate::steps::Steps;
 use crate::{
-    command, corpus, deb, dependencies, fuzz, hostile, kernel_corpus, kills, packages, paths,
+    check, command, corpus, deb, dependencies, fuzz, hostile, kernel_corpus, kills, packages,
+    paths, recorder,
 };
 
 /// Options of `cargo xtask test`.
@@ -31,40 +29,42 @@ pub fn run(options: &Options) -> Result<bool> {
         steps.run("unit tests", cargo_test::units);
         return Ok(steps.print_result());
     }
+    // All that is compiled and fetched. Fetching waits for the network, and at its end every
+    // build has nothing to do for one of two processors. The lanes use different folders of
+    // cargo's; two builds in one folder would wait for each other.
+    steps.side_by_side(&[
+        &[
+            (PACKAGES, provide_packages),
+            ("recorder, built", build_recorder),
+            ("corpus, built", build_corpus),
+            (KERNELS, provide_kernels),
+        ],
+        &[
+            ("format", format),
+            ("lints", lints),
+            ("fuzzer, built", build_fuzzer),
+            ("tests, built", build_tests),
+        ],
+        &[
+            ("dependencies", check_dependencies),
+            ("release build", release_build),
+        ],
+    ]);
     // Nothing can be tested without these.
-    steps.run("packages", || {
-        packages::provide()?;
-        Ok(Tally::PASSED)
-    });
-    if steps.any_failed() {
+    if !steps.passed(PACKAGES) {
         return Ok(steps.print_result());
     }
-    // Fetching waits for the network, and what runs meanwhile computes. Everything
-    // from the tests on runs alone: it is sensitive to delays.
-    let kernels = thread::spawn(|| {
-        let start = Instant::now();
-        (provide_kernels(), start.elapsed())
-    });
-    steps.run("format", format);
-    steps.run("dependencies", check_dependencies);
-    steps.run("lints", lints);
-    steps.run("release build", release_build);
-    steps.run("fuzz, short run", || fuzz::run(&fuzz::Options::short()));
-    let (provided, took) = kernels
-        .join()
-        .map_err(|_| anyhow!("fetching kernels panicked"))?;
-    let kernels = match provided {
-        Ok(()) => Kernels::Provided,
-        Err(_) => Kernels::Missing,
+    let kernels = if steps.passed(KERNELS) {
+        Kernels::Provided
+    } else {
+        Kernels::Missing
     };
-    steps.add(
-        "kernels, fetched meanwhile",
-        provided.map(|()| Tally::PASSED),
-        took,
-    );
+    // From here on everything runs alone: it is sensitive to delays.
+    steps.run("fuzz, short run", || fuzz::run(&fuzz::Options::short()));
     steps.run("tests", || cargo_test::all(kernels));
     steps.run("kills, a few", || kills::run(&kills::Options::short()));
     steps.run("hostile suite", || hostile::run(&hostile::Options::short()));
+    steps.run("check, short form", || check::run(&check::Options::short()));
     steps.run("corpus, short form", || {
         corpus::run(&corpus::Options::short())
     });
@@ -83,13 +83,41 @@ pub fn run(options: &Options) -> Result<bool> {
     Ok(steps.print_result())
 }
 
-/// Fetches two kernels and two versions of QEMU.
-fn provide_kernels() -> Result<()> {
+const PACKAGES: &str = "packages";
+const KERNELS: &str = "kernels, fetched and their modules built";
+
+fn provide_packages() -> Result<Tally> {
+    packages::provide()?;
+    Ok(Tally::PASSED)
+}
+
+/// Fetches two kernels and two versions of QEMU, and builds the modules of the kernel corpus.
+fn provide_kernels() -> Result<Tally> {
     for archive in [Archive::Release, Archive::Backports] {
-        kernel_corpus::provide_packages(archive)?;
+        kernel_corpus::prepare(archive)?;
     }
     provide_newer_qemu(&cache_folder()?, &mut |what| println!("{what}"))?;
-    Ok(())
+    Ok(Tally::PASSED)
+}
+
+fn build_recorder() -> Result<Tally> {
+    recorder::build()?;
+    Ok(Tally::PASSED)
+}
+
+fn build_corpus() -> Result<Tally> {
+    corpus::build(&corpus::Options::short())?;
+    Ok(Tally::PASSED)
+}
+
+fn build_fuzzer() -> Result<Tally> {
+    fuzz::build()?;
+    Ok(Tally::PASSED)
+}
+
+fn build_tests() -> Result<Tally> {
+    cargo_test::build()?;
+    Ok(Tally::PASSED)
 }
 
 fn format() -> Result<Tally> {
@@ -121,6 +149,9 @@ fn check_dependencies() -> Result<Tally> {
 
 fn release_build() -> Result<Tally> {
     paths::redhanded(None)?;
+    let words = ["bench", "-p", "redhanded", "--bench", "kernel", "--no-run"];
+    let built = command::shown(&paths::cargo(), &words)?;
+    ensure!(built, "the benchmark does not build");
     Ok(Tally::PASSED)
 }
 

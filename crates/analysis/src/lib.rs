@@ -42,5 +42,5 @@ pub use event::{Access, Atomicity, Event, Mode, Object, ObjectKind, Ordering, Pl
 pub use findings::{Finding, Instance, Side, Standing};
 pub use happens_before::HappensBefore;
 pub use lockset::{Lockset, Refine, State, Suspicion};
-pub use merge::{Merge, merge};
+pub use merge::{Merge, Sequenced, merge};
 pub use sequencers::Sequencers;

@@ -5,6 +5,18 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::iter::Peekable;
 
+/// Something that a thread did, which may have a place in the order of all sequencers.
+pub trait Sequenced {
+    /// Its number, if it is a sequencer.
+    fn number(&self) -> Option<u64>;
+}
+
+impl Sequenced for Event {
+    fn number(&self) -> Option<u64> {
+        self.number
+    }
+}
+
 /// Merges the events of threads, one iterator for each, into a stream that keeps the rules of
 /// the [`Event`] module: sequencers by number, each followed by its whole region. Nothing is
 /// read ahead but the next event of each thread.
@@ -12,7 +24,7 @@ use std::iter::Peekable;
 /// A thread whose first event has no number comes before all sequencers.
 pub fn merge<I>(threads: impl IntoIterator<Item = I>) -> Merge<I::IntoIter>
 where
-    I: IntoIterator<Item = Event>,
+    I: IntoIterator<Item: Sequenced>,
 {
     let mut merged = Merge {
         threads: threads
@@ -29,7 +41,7 @@ where
 }
 
 /// The stream that [`merge`] makes.
-pub struct Merge<I: Iterator<Item = Event>> {
+pub struct Merge<I: Iterator<Item: Sequenced>> {
     threads: Vec<Peekable<I>>,
     /// The threads by the number of their next event.
     waiting: BinaryHeap<Reverse<(Option<u64>, usize)>>,
@@ -37,20 +49,20 @@ pub struct Merge<I: Iterator<Item = Event>> {
     current: Option<usize>,
 }
 
-impl<I: Iterator<Item = Event>> Merge<I> {
+impl<I: Iterator<Item: Sequenced>> Merge<I> {
     fn queue(&mut self, index: usize) {
         if let Some(next) = self.threads[index].peek() {
-            self.waiting.push(Reverse((next.number, index)));
+            self.waiting.push(Reverse((next.number(), index)));
         }
     }
 }
 
-impl<I: Iterator<Item = Event>> Iterator for Merge<I> {
-    type Item = Event;
+impl<I: Iterator<Item: Sequenced>> Iterator for Merge<I> {
+    type Item = I::Item;
 
-    fn next(&mut self) -> Option<Event> {
+    fn next(&mut self) -> Option<I::Item> {
         if let Some(index) = self.current.take() {
-            if let Some(event) = self.threads[index].next_if(|event| event.number.is_none()) {
+            if let Some(event) = self.threads[index].next_if(|event| event.number().is_none()) {
                 self.current = Some(index);
                 return Some(event);
             }

@@ -35,8 +35,22 @@ struct Thread {
     shared_in: Option<Region>,
     region: Region,
     is_open: bool,
-    /// The open regions that this one is possibly before.
+    /// The open regions that this one is possibly before: at most one of each thread, because
+    /// nothing is passed on to a region that has ended.
     followers: Vec<(u32, Region)>,
+}
+
+impl Thread {
+    /// Notes that the current region is possibly before this one; whether that is new.
+    fn is_followed_by(&mut self, thread: u32, region: Region) -> bool {
+        match self.followers.iter_mut().find(|known| known.0 == thread) {
+            Some(known) => std::mem::replace(&mut known.1, region) != region,
+            None => {
+                self.followers.push((thread, region));
+                true
+            }
+        }
+    }
 }
 
 /// The moves of a word that may be atomic: the latest of each thread and each set of bytes.
@@ -165,12 +179,11 @@ impl Possible {
                 continue;
             }
             let writer = &mut self.threads[write.thread as usize];
-            if writer.is_open && writer.region == write.region {
-                let follower = (index, region);
-                if writer.followers.contains(&follower) {
-                    continue;
-                }
-                writer.followers.push(follower);
+            if writer.is_open
+                && writer.region == write.region
+                && !writer.is_followed_by(index, region)
+            {
+                continue;
             }
             // Who knows of a later region of the writer knows all that came before this one.
             let reader = &self.threads[index as usize].before;
@@ -224,10 +237,8 @@ impl Possible {
             .map(|read| read.thread)
             .collect();
         for reader in readers {
-            let follower = (reader, self.threads[reader as usize].region);
-            let followers = &mut self.threads[index as usize].followers;
-            if !followers.contains(&follower) {
-                followers.push(follower);
+            let follower = self.threads[reader as usize].region;
+            if self.threads[index as usize].is_followed_by(reader, follower) {
                 self.follow(reader, index, region, &before);
             }
         }

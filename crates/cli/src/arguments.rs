@@ -1,6 +1,8 @@
 //! The command line.
 
 mod kernel;
+mod record;
+mod recording;
 mod store;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -11,6 +13,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 pub use kernel::{Demo, DemoOf, Kernel};
+pub use record::Record;
+pub use recording::{Analyze, Check};
 pub use store::{Remembering, Report, Triage};
 
 const RUN_EXAMPLES: &str = "\
@@ -97,12 +101,18 @@ pub enum Generated {
 pub enum Command {
     /// Run a program and report its data races, caught as they happen
     Run(Run),
+    /// Record a test program, find its races in the recording, and catch them: the place to start
+    Check(Box<Check>),
     /// Observe a running process, and leave it as it was
     Attach(Attach),
     /// Observe a Linux kernel in a virtual machine
     Kernel(Kernel),
+    /// Run a program and write everything that its threads do into a recording
+    Record(Record),
     /// Replay a race that was kept by --scenarios, in any order
     Replay(Replay),
+    /// Find the races in a recording that redhanded record made
+    Analyze(Box<Analyze>),
     /// List, show and compare what earlier runs found: from a store, a report or a log
     Report(Box<Report>),
     /// Decide about races in a store: confirmed, fixed, not a problem, deferred

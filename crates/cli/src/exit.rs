@@ -3,6 +3,8 @@
 use crate::screen;
 use redhanded_image::ImageError;
 use redhanded_provision::ProvisionError;
+use redhanded_recorder::{NoEngine, RecordError};
+use redhanded_recording::RecordingError;
 use redhanded_report::WriteError;
 use redhanded_session::LogError;
 use redhanded_store::{StoreError, SuppressionsError};
@@ -38,6 +40,12 @@ pub enum Failure {
     /// A report cannot be written.
     #[error(transparent)]
     Report(#[from] WriteError),
+    /// There is no recorder.
+    #[error(transparent)]
+    NoRecorder(#[from] NoEngine),
+    /// Nothing was recorded.
+    #[error(transparent)]
+    Record(#[from] RecordError),
     /// The tracer could not do it.
     #[error("{message}")]
     Tracer {
@@ -55,6 +63,9 @@ pub enum Failure {
     /// The session log cannot be written or read.
     #[error(transparent)]
     Log(#[from] LogError),
+    /// The recording cannot be read.
+    #[error(transparent)]
+    Recording(#[from] RecordingError),
     /// The store cannot be used.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -99,6 +110,7 @@ impl Failure {
         match self {
             Self::Target(TargetError::NotFound { .. }) => NOT_FOUND,
             Self::Target(TargetError::NotRunnable { .. })
+            | Self::Record(RecordError::Target(TargetError::NotRunnable { .. }))
             | Self::Provision(ProvisionError::NotRunnable { .. }) => NOT_RUNNABLE,
             Self::Tracer { code, .. } => *code,
             _ => FAILED,

@@ -1,8 +1,10 @@
 //! The `redhanded` binary: reads the command line, runs, and says with its exit
 //! status what came of it.
 
+mod analyze;
 mod arguments;
 mod attach;
+mod check;
 mod debuginfod;
 mod demo;
 mod diagnostics;
@@ -16,6 +18,7 @@ mod memory;
 mod namer;
 mod observe;
 mod project;
+mod record;
 mod replay;
 mod replayer;
 mod report;
@@ -82,7 +85,10 @@ fn command() -> ExitCode {
             let settled = kernel.watch.settle();
             settled.and_then(|()| kernel::kernel(&kernel))
         }
+        Command::Record(arguments) => record::record(&arguments),
         Command::Replay(arguments) => replay::replay(&arguments),
+        Command::Check(arguments) => check::check(&arguments),
+        Command::Analyze(arguments) => analyze::analyze(&arguments),
         Command::Report(report) => report::report(&report),
         Command::Triage(triage) => triage::triage(&triage),
         Command::Generate { what, folder } => generate::generate(what, folder.as_deref()),

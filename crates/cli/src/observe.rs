@@ -13,7 +13,7 @@ use crate::hunt::Hunting;
 use crate::kernel::{self, KernelSubject};
 use crate::memory::{Memory, Recorder};
 use crate::namer::{Namer, Work, for_front};
-use crate::replayer::Replayer;
+use crate::replayer::{Replayer, start_keeper};
 use crate::scenarios::Scenarios;
 use crate::select::Selecting;
 use crate::tracing;
@@ -111,13 +111,13 @@ pub fn observe(mut observation: Observation, display: &Display) -> Result<Observ
         rights: observation.rights.take(),
         log: None,
     })?;
-    let replayer = match observation.replay {
-        true => Some(Replayer::start(true)?),
+    let keeper = match observation.replay {
+        true => Some(start_keeper()?),
         false => None,
     };
     // Another one, which the front asks at leisure.
-    let for_scenarios = match (&observation.scenarios, &replayer) {
-        (Some(_), Some(_)) => Some(Replayer::start(false)?),
+    let for_scenarios = match (&observation.scenarios, &keeper) {
+        (Some(_), Some(_)) => Some(Replayer::start()?),
         _ => None,
     };
     let scenarios = match (&observation.scenarios, for_scenarios) {
@@ -130,7 +130,7 @@ pub fn observe(mut observation: Observation, display: &Display) -> Result<Observ
         }
         _ => None,
     };
-    let replayer_pid = replayer.as_ref().map(|replayer| replayer.pid);
+    let keeper_pid = keeper.as_ref().map(|keeper| keeper.pid);
     let log = match &observation.log {
         Some(path) => Some(LogFile::create(path, Header::new(program.clone()))?),
         None => None,
@@ -152,9 +152,9 @@ pub fn observe(mut observation: Observation, display: &Display) -> Result<Observ
     match side {
         Role::Tracer(tracer) => {
             drop((namer.front, scenarios));
-            let replayer = replayer.map(|replayer| replayer.stream);
+            let workers = keeper.map(|keeper| keeper.workers);
             let trace = || {
-                tracing::trace(&observation, &tracer, stream, namer.tracer, replayer);
+                tracing::trace(&observation, &tracer, stream, namer.tracer, workers);
             };
             let ended = catch_unwind(AssertUnwindSafe(trace)).map(|()| tracer.farewell());
             // The end of this process lets go of everything that is still traced.
@@ -162,7 +162,7 @@ pub fn observe(mut observation: Observation, display: &Display) -> Result<Observ
         }
         Role::Front(front) => {
             renounce_debug_information();
-            drop((namer.tracer, replayer));
+            drop((namer.tracer, keeper));
             let names = Names {
                 asker: for_front(namer.front)?,
                 pid: namer.pid.cast_unsigned(),
@@ -177,7 +177,7 @@ pub fn observe(mut observation: Observation, display: &Display) -> Result<Observ
                 }
                 Subject::Program(_) | Subject::Process(_) => None,
             };
-            let mut servants: Vec<u32> = replayer_pid.map(Tid::cast_unsigned).into_iter().collect();
+            let mut servants: Vec<u32> = keeper_pid.map(Tid::cast_unsigned).into_iter().collect();
             let scenarios = match scenarios {
                 Some((place, folder, worker)) => {
                     servants.push(worker.pid.cast_unsigned());

@@ -26,7 +26,7 @@ pub fn replay(arguments: &arguments::Replay) -> Result<ExitCode, Failure> {
     let file = open_regular(path).map_err(|error| refused(error.to_string()))?;
     let scenario = Scenario::read(file).map_err(|error| refused(error.to_string()))?;
     // It ends with this process.
-    let worker = Replayer::start(false)?;
+    let worker = Replayer::start()?;
     play(arguments, scenario, worker.stream).map_err(refused)?;
     Ok(ExitCode::SUCCESS)
 }

@@ -2,25 +2,26 @@
 
 use crate::exit::Failure;
 use redhanded_detect::{Captured, Collision, replay};
-use redhanded_replay::{Limits, Worker, serve_on};
+use redhanded_replay::{Keeper, Limits, Worker, WorkerError, Workers, serve_on};
 use redhanded_sys::{self as sys, Tid};
 use redhanded_target::{Module, Target, TargetError, module_at};
 use std::collections::HashMap;
 use std::io;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-/// How long a replay may take before it is given up. It usually takes a few milliseconds.
-const PATIENCE: Duration = Duration::from_secs(1);
-/// As the tracer's.
-const NICE: i32 = -15;
+/// How long a replay may take before it is given up, because two threads stand for it. It
+/// usually takes a few milliseconds.
+const PATIENCE: Duration = Duration::from_millis(300);
+/// How long the first worker may take to start.
+const STARTS_WITHIN: Duration = Duration::from_secs(10);
 /// How often a pair of instructions is replayed; more instances hardly tell more.
 const MOST_INSTANCES: u32 = 8;
 /// What the first replay is taken to cost, in the time of both threads.
 const FIRST_COST: Duration = Duration::from_millis(4);
 
-/// The worker as its parent sees it.
+/// A worker as its parent sees it.
 pub struct Replayer {
     /// Its process.
     pub pid: Tid,
@@ -29,33 +30,37 @@ pub struct Replayer {
 }
 
 impl Replayer {
-    /// Starts it. This process must not have a second thread yet. If it is `urgent`, because
-    /// threads stand until it answers, it runs before other processes if it may.
-    pub fn start(urgent: bool) -> Result<Self, Failure> {
-        let refused = |source| TargetError::System {
-            action: "cannot make a process that replays".to_owned(),
-            source,
-        };
-        Ok(Self::fork(urgent).map_err(refused)?)
-    }
-
-    fn fork(urgent: bool) -> io::Result<Self> {
-        let (stream, theirs) = UnixStream::pair()?;
-        if let Some(pid) = sys::fork()? {
+    /// Starts one. This process must not have a second thread yet.
+    pub fn start() -> Result<Self, Failure> {
+        let (stream, theirs) = UnixStream::pair().map_err(refused)?;
+        if let Some(pid) = sys::fork().map_err(refused)? {
             return Ok(Self { pid, stream });
         }
-        // Ctrl-Z stops whoever may wait; the tracer goes on and asks.
+        // Ctrl-Z stops whoever may wait.
         sys::ignore_terminal_stops();
-        if urgent {
-            sys::raise_priority(NICE);
-        }
         serve_on(theirs)
     }
+}
+
+/// Starts the process that keeps the tracer's workers. This process must not have a second
+/// thread yet.
+pub fn start_keeper() -> Result<Keeper, Failure> {
+    Keeper::start().map_err(refused)
+}
+
+fn refused(source: io::Error) -> Failure {
+    TargetError::System {
+        action: "cannot make a process that replays".to_owned(),
+        source,
+    }
+    .into()
 }
 
 /// The tracer's end: decides which collisions are replayed, and what that may cost.
 #[derive(Default)]
 pub struct Replaying {
+    /// Where workers come from, as long as any come.
+    workers: Option<Workers>,
     worker: Option<Worker>,
     /// How often each pair of instructions was replayed.
     done: HashMap<Pair, u32>,
@@ -63,25 +68,55 @@ pub struct Replaying {
     held: Duration,
     /// What a replay costs on average, in the time of both threads.
     cost: Option<Duration>,
+    /// Whether replays were given up.
     lost: bool,
 }
 
 type Pair = [(String, u64); 2];
 
 impl Replaying {
-    /// Replays with the worker at the other end, if there is one.
-    pub fn new(stream: Option<UnixStream>) -> Self {
-        let worker = stream.map(|stream| Worker::over(stream, PATIENCE));
-        Self {
-            lost: matches!(worker, Some(Err(_))),
-            worker: worker.and_then(Result::ok),
+    /// Replays with workers from there, if there are any.
+    pub fn new(workers: Option<Workers>) -> Self {
+        let mut replaying = Self {
+            workers,
             ..Self::default()
+        };
+        replaying.find_worker(STARTS_WITHIN);
+        replaying
+    }
+
+    /// Whether there are no workers any more.
+    pub const fn is_lost(&self) -> bool {
+        self.lost
+    }
+
+    /// Takes the next worker if there is none, waiting for up to `limit`.
+    fn find_worker(&mut self, limit: Duration) {
+        let (None, Some(workers)) = (&self.worker, &self.workers) else {
+            return;
+        };
+        match workers.next(limit) {
+            Ok(Some(stream)) => match Worker::over(stream, PATIENCE) {
+                Ok(worker) => self.worker = Some(worker),
+                Err(error) => self.replace(&error),
+            },
+            Ok(None) => {}
+            Err(_) => self.give_up(),
         }
     }
 
-    /// Whether the worker is gone.
-    pub const fn is_lost(&self) -> bool {
-        self.lost
+    /// A worker gave no answer: asks for another one, which the next replay will have.
+    fn replace(&mut self, error: &WorkerError) {
+        log::info!("{error}; starting another one");
+        self.worker = None;
+        if self.workers.as_ref().is_none_or(|w| w.replace().is_err()) {
+            self.give_up();
+        }
+    }
+
+    fn give_up(&mut self) {
+        self.workers = None;
+        self.lost = true;
     }
 
     /// Another run begins, with an allowance of its own.
@@ -96,6 +131,7 @@ impl Replaying {
         modules: &[Arc<Module>],
         target: &mut dyn Target,
     ) -> Option<Captured> {
+        self.find_worker(Duration::ZERO);
         let worker = self.worker.as_mut()?;
         let pair = pair(collision, modules)?;
         let done = self.done.get(&pair).copied().unwrap_or(0);
@@ -113,11 +149,17 @@ impl Replaying {
             self.cost = Some(cost.mul_f64(0.9).max(FIRST_COST));
             return None;
         }
+        let start = Instant::now();
         let replayed = replay(worker, collision, target.inspect(), Limits::default());
-        let Ok(replayed) = replayed else {
-            self.worker = None;
-            self.lost = true;
-            return None;
+        let replayed = match replayed {
+            Ok(replayed) => replayed,
+            Err(error) => {
+                // What hung once is not tried for ever.
+                *self.done.entry(pair).or_default() += MOST_INSTANCES / 2;
+                self.held += start.elapsed() * 2;
+                self.replace(&error);
+                return None;
+            }
         };
         let (replay, captured) = replayed?;
         log::debug!("replayed in {:?}", replay.took);

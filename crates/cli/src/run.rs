@@ -225,7 +225,7 @@ impl FailOn {
             Self::Proven => call(race) == Some(Call::ProvenHarmful),
             Self::Never => false,
         };
-        let fails = |race: &Race| asked(race) && !race.is_accepted();
+        let fails = |race: &Race| asked(race) && !race.is_accepted() && !race.is_suspect();
         report.races.iter().any(fails).then(|| ExitCode::from(code))
     }
 }

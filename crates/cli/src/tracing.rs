@@ -14,6 +14,7 @@ use redhanded_guest::{Address, GuestMachine};
 use redhanded_image::{Selected, start_threads};
 use redhanded_model::{Class, Counts, Crash, ModuleId, TaskId, Unseen};
 use redhanded_process::{Process, Program, Tracer, beat};
+use redhanded_replay::Workers;
 use redhanded_session::{Answer, Asker, Finished, ImageFile, Question, Record, Teller, hear_place};
 use redhanded_sys::{Rights, effective_user, renounce_debug_information};
 use redhanded_target::driver::Driver;
@@ -33,7 +34,7 @@ pub fn trace(
     tracer: &Tracer,
     stream: UnixStream,
     namer: UnixStream,
-    replayer: Option<UnixStream>,
+    workers: Option<Workers>,
 ) {
     renounce_debug_information();
     // The place of a virtual machine is known when it has been started.
@@ -67,7 +68,7 @@ pub fn trace(
         unseen: BTreeMap::new(),
         told: Duration::ZERO,
         folder: Folder::new(),
-        replaying: Replaying::new(replayer),
+        replaying: Replaying::new(workers),
         hunt: (!observation.suspects.is_empty())
             .then(|| Hunt::new(&observation.suspects, observation.options.delay.task)),
     };

@@ -13,11 +13,12 @@ use crate::over_read;
 use crate::system_call::{self, Progress};
 use redhanded_image::{After, Gather, Instruction};
 use redhanded_model::{
-    AccessKind, Avma, Bytes, Form, Hit, Loss, ModuleId, Region, SpaceId, Suspect, ThreadName,
-    Vectors, WindowRecord,
+    AccessKind, Analysed, Avma, Bytes, Form, Hit, Loss, ModuleId, Region, Registers, SpaceId,
+    Suspect, ThreadName, Vectors, WindowRecord,
 };
-use redhanded_target::Inspect;
+use redhanded_target::{Inspect, Module, module_at};
 use serde::{Deserialize, Serialize};
+use std::sync::Arc;
 
 /// The conflicting access, confirmed.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -67,6 +68,10 @@ pub struct Collision {
     /// What replaying it came to, if that was done.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replay: Option<Replay>,
+    /// What an analysis says of it, if it comes from a recording. Registers and values are then
+    /// not known, and code only as far as its file has it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub analysed: Option<Analysed>,
 }
 
 impl Collision {
@@ -74,6 +79,38 @@ impl Collision {
     #[must_use]
     pub fn sampled_instruction(&self) -> Option<Instruction> {
         Instruction::decode(&self.sampled_code, self.record.pc.0)
+    }
+
+    /// The registers of the sampled thread, where they are known.
+    #[must_use]
+    pub fn registers(&self) -> Option<&Registers> {
+        self.analysed.is_none().then_some(&self.record.registers)
+    }
+
+    /// Fills in what the files say of the two instructions, if it comes from a recording.
+    pub fn complete(&mut self, modules: &[Arc<Module>]) {
+        if self.analysed.is_none() {
+            return;
+        }
+        let code = |pc: Avma| {
+            let module = module_at(modules, pc)?;
+            let image = module.image.as_ref()?;
+            let instruction = image.instruction_at(module.svma(pc))?;
+            let length = usize::try_from(instruction.next().checked_sub(module.svma(pc).0)?);
+            let bytes = image.bytes_at(module.svma(pc), length.ok()?)?;
+            Some((instruction, bytes.to_vec()))
+        };
+        if let Some((_, bytes)) = code(self.record.pc) {
+            self.sampled_code = bytes;
+        }
+        if let Some((confirmed, ..)) = &mut self.other
+            && confirmed.system_call.is_none()
+            && let Some((instruction, _)) = code(confirmed.pc)
+        {
+            confirmed.form = instruction.form();
+            confirmed.instruction = instruction.text();
+            confirmed.locked = instruction.locked();
+        }
     }
 }
 

@@ -3,14 +3,15 @@
 
 mod names;
 
-use crate::{Collision, Confirmed};
+use crate::{Collision, Confirmed, naming};
 use names::Allocator;
-use redhanded_image::{Image, is_runtime};
+use redhanded_image::{Image, StringFunction, is_runtime};
 use redhanded_model::{
     AccessKind, Avma, Bytes, Declared, Doubt, Evidence, Extent, Fact, Form, Frame, Known, Marking,
-    Region, Registers, SideEvidence, SourceEvidence, Svma, What,
+    Region, Registers, SideEvidence, Sort, SourceEvidence, Svma, What,
 };
 use redhanded_target::{Module, VMLINUX, module_at};
+use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
 /// The name by which a library's function is called, if it is a variant for one processor or
@@ -126,12 +127,90 @@ fn sampled_side(collision: &Collision, modules: &[Arc<Module>], frames: &[Frame]
             locked: instruction.is_some_and(|i| i.locked()),
             form: instruction.map(|i| i.form()).unwrap_or_default(),
             system_call: None,
-            registers: Some(&record.registers),
+            registers: collision.registers(),
             stack: &collision.sampled.1,
             frames,
         },
         modules,
     )
+}
+
+/// What one access is, before anything collided with it: by the same facts and rules.
+pub fn sort_of(touch: &Touch, modules: &[Arc<Module>]) -> Sorted {
+    let none = Sorted {
+        sort: Sort::Doubtful,
+        is_memory_function: false,
+        may_over_read: false,
+    };
+    let code = module_at(modules, touch.pc).and_then(|module| {
+        let (image, svma) = (module.image.as_ref()?, module.svma(touch.pc));
+        Some((
+            image.instruction_at(svma)?,
+            image.string_function(svma, false),
+        ))
+    });
+    let Some((instruction, string_function)) = code else {
+        return none;
+    };
+    let reads_past = |function: StringFunction| {
+        !touch.kind.writes() && touch.bytes.len >= function.narrowest.max(2)
+    };
+    let frames = naming::frames(&touch.stack, modules);
+    let mut evidence = Evidence {
+        sides: vec![side(
+            &Access {
+                pc: touch.pc,
+                kind: touch.kind,
+                bytes: touch.bytes,
+                locked: instruction.locked(),
+                form: instruction.form(),
+                system_call: None,
+                registers: None,
+                stack: &touch.stack,
+                frames: &frames,
+            },
+            modules,
+        )],
+        conflict: None,
+        bytes: Vec::new(),
+    };
+    let expressions = expressions(&evidence);
+    let described = naming::what(touch.bytes, Region::Unknown, modules, &expressions);
+    add_names(&mut evidence, &described.what, described.declared);
+    let Some(side) = evidence.sides.first() else {
+        return none;
+    };
+    let memory = |fact: &Fact| matches!(fact, Fact::MemoryFunction { .. }).then_some(());
+    Sorted {
+        sort: side.sort(&evidence.bytes),
+        is_memory_function: side.find(memory).is_some(),
+        may_over_read: string_function.is_some_and(reads_past),
+    }
+}
+
+/// An access of a recording.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Touch {
+    /// The instruction.
+    pub pc: Avma,
+    /// What it did.
+    pub kind: AccessKind,
+    /// To which bytes.
+    pub bytes: Bytes,
+    /// The instruction and the return addresses behind it, as far as they matter.
+    pub stack: Vec<Avma>,
+}
+
+/// What an access is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Sorted {
+    /// Whether it is atomic.
+    pub sort: Sort,
+    /// Whether `memcpy` or another function of its kind makes it.
+    pub is_memory_function: bool,
+    /// Whether it may go past what a string function was asked for. Which bytes that was, only
+    /// the registers of its caller tell.
+    pub may_over_read: bool,
 }
 
 fn confirmed_side(

@@ -9,8 +9,8 @@ use crate::pointee;
 use crate::typed::Teller;
 use crate::usage;
 use redhanded_model::{
-    AccessKind, AccessReport, Avma, Bytes, Class, Creation, Evidence, Fact, Fingerprint, Frame,
-    Line, Race, ReplayTally, Rule, SeenBy, ThreadName, Values, What, classify, combine,
+    AccessKind, AccessReport, Analysed, Avma, Bytes, Class, Creation, Evidence, Fact, Fingerprint,
+    Frame, Line, Race, ReplayTally, Rule, SeenBy, ThreadName, Values, What, classify, combine,
 };
 use redhanded_target::{Module, module_at};
 use serde::{Deserialize, Serialize};
@@ -175,6 +175,19 @@ impl Folder {
         }
     }
 
+    /// Adds what an analysis says of the pair that was folded like this, and how often it met.
+    pub fn analysed(&mut self, folded: Folded, analysed: &Analysed, instances: u64) {
+        if let Folded::New(index) | Folded::Again(index) = folded
+            && let Some(race) = self.races.get_mut(index)
+        {
+            race.instances = race.instances.saturating_add(instances.saturating_sub(1));
+            match &mut race.analysed {
+                Some(known) => known.join(analysed),
+                None => race.analysed = Some(analysed.clone()),
+            }
+        }
+    }
+
     fn put_aside(&mut self, fingerprint: &Fingerprint, race: Option<Race>) -> Folded {
         let known = self.set_aside.iter_mut().find(|known| {
             known.fingerprint == *fingerprint
@@ -274,6 +287,14 @@ fn merge(known: &mut Race, race: Race) {
         (one, two) => one.or(two),
     };
     known.verdict.clone_from(&verdict);
+    let analysed = match (known.analysed.take(), &race.analysed) {
+        (Some(mut one), Some(two)) => {
+            one.join(two);
+            Some(one)
+        }
+        (one, two) => one.or_else(|| two.clone()),
+    };
+    known.analysed.clone_from(&analysed);
     // The plainest instance stands for the race.
     let told = |race: &Race| {
         let unchanged = race.values.before == race.values.after;
@@ -285,6 +306,7 @@ fn merge(known: &mut Race, race: Race) {
             lines: std::mem::take(&mut known.lines),
             history: known.history.take(),
             verdict,
+            analysed,
             ..race
         };
     }
@@ -363,11 +385,14 @@ fn describe(collision: &Collision, modules: &[Arc<Module>]) -> Race {
         class,
         rule: Some(rule),
         what,
-        seen_by: if other.is_some() {
+        seen_by: if collision.analysed.is_some() {
+            SeenBy::Analysis
+        } else if other.is_some() {
             SeenBy::Watch
         } else {
             SeenBy::Value
         },
+        analysed: collision.analysed.clone(),
         values,
         instances: 1,
         lines: lines(&accesses),

@@ -35,6 +35,7 @@ pub use budget::{Budget, CREDIT};
 pub use capture::{Captured, Replay, replay};
 pub use confirm::{Collision, Confirmed, confirm};
 pub use crash::name_crash;
+pub use evidence::{Sorted, Touch, sort_of};
 pub use exposure::Exposure;
 pub use fold::{Finding, Folded, Folder};
 pub use hunt::Hunt;

@@ -13,7 +13,7 @@ use std::sync::Arc;
 struct Side<'a> {
     pc: Avma,
     bytes: Bytes,
-    registers: &'a Registers,
+    registers: Option<&'a Registers>,
 }
 
 /// What the sides point to.
@@ -35,20 +35,19 @@ pub fn name(
     let mut sides = vec![Some(Side {
         pc: record.pc,
         bytes: record.bytes,
-        registers: &record.registers,
+        registers: collision.registers(),
     })];
     let mut both = record.bytes;
     if let Some((confirmed, ..)) = &collision.other {
         both = confirmed.bytes.intersection(both).unwrap_or(both);
-        let hit = record
-            .hit
-            .as_ref()
-            .filter(|_| confirmed.system_call.is_none());
-        sides.push(hit.map(|hit| Side {
+        let hit = record.hit.as_ref().map(|hit| &hit.registers);
+        let is_known = hit.is_some() || collision.analysed.is_some();
+        let side = (confirmed.system_call.is_none() && is_known).then_some(Side {
             pc: confirmed.pc,
             bytes: confirmed.bytes,
-            registers: &hit.registers,
-        }));
+            registers: hit,
+        });
+        sides.push(side);
     }
     let text = |at: usize| {
         evidence
@@ -102,12 +101,10 @@ impl Side<'_> {
         let pointed = image.debug().pointed_at(svma)?;
         let into = bytes.start.0.checked_sub(self.bytes.start.0)?;
         // An instruction may overwrite the register that it takes the address from.
-        let intact = operand.address(self.registers) == self.bytes.start.0;
-        let mut named = if intact {
-            let distance = bytes
-                .start
-                .0
-                .wrapping_sub(self.registers.get(pointed.register()));
+        let intact = |registers: &&Registers| operand.address(registers) == self.bytes.start.0;
+        let mut named = if let Some(registers) = self.registers.filter(intact) {
+            let base = registers.get(pointed.register());
+            let distance = bytes.start.0.wrapping_sub(base);
             pointed.part(distance.cast_signed(), bytes.len, text)
         } else if operand.index.is_none() {
             let distance = operand.displacement.checked_add(into)?;

@@ -481,6 +481,7 @@ impl SamplingLoop<'_> {
             record,
             around,
             replay: None,
+            analysed: None,
         };
         let standing = sink.standing(&mut collision, &modules, self.target);
         match standing {

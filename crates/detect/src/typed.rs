@@ -44,10 +44,11 @@ impl Teller<'_> {
     /// What the held thread is about to write. What it will read is not known.
     fn held(&self) -> Option<Vec<u8>> {
         let record = &self.collision.record;
+        let registers = self.collision.registers()?;
         let instruction = self.collision.sampled_instruction()?;
-        let stored = instruction.stored(&record.registers)?;
+        let stored = instruction.stored(registers)?;
         let whole = instruction.sampled_access()?;
-        let whole = whole.bytes_before(&record.registers)?;
+        let whole = whole.bytes_before(registers)?;
         Some(part(&stored, whole, both(record, self.confirmed()))?.to_vec())
     }
 

@@ -56,6 +56,7 @@ fn race(variable: &str, accesses: Vec<AccessReport>) -> Race {
             sides_differ: false,
             block: None,
         },
+        analysed: None,
         seen_by: if caught { SeenBy::Watch } else { SeenBy::Value },
         values: Values::default(),
         instances: 1,

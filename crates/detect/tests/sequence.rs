@@ -124,6 +124,7 @@ fn collision(module: &Module, callers: &[Avma]) -> Collision {
         sampled_code: code.unwrap().to_vec(),
         around: Around::default(),
         replay: None,
+        analysed: None,
     }
 }
 

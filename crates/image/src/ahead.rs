@@ -18,6 +18,8 @@ pub(crate) struct PlacedCondition {
     /// The line and column where it begins.
     pub(crate) start: (u32, u32),
     pub(crate) end: (u32, u32),
+    /// Another place of its test.
+    pub(crate) sign: Option<(u32, u32)>,
     /// Whether it is that of a loop that makes a first turn in any case.
     pub(crate) entered: bool,
 }
@@ -63,9 +65,15 @@ impl Image {
         }
         // A condition that is always true leaves no instruction. Where a loop was vectorised, its
         // instructions may have the line of the arm.
+        let is_wide = |one: Instruction| matches!(one.form(), Form::Vector | Form::Wide);
         let is_vector = || {
             let instruction = self.instruction_at(svma);
-            instruction.is_some_and(|one| matches!(one.form(), Form::Vector | Form::Wide))
+            instruction.is_some_and(is_wide)
+                // One number for all elements.
+                || (instruction.is_some_and(|one| one.reads_float())
+                    && (0..graph.len()).any(|number| {
+                        self.instruction_at(graph.address(number)).is_some_and(is_wide)
+                    }))
         };
         is_vector() || (0..graph.len()).any(|number| place(number) == Where::Condition(innermost))
     }
@@ -84,7 +92,8 @@ impl Image {
             let on_line =
                 |condition: &PlacedCondition| (condition.start.0..=condition.end.0).contains(&line);
             let at_column = frame.column.and_then(|column| {
-                in_file().find(|(_, one)| one.start <= (line, column) && (line, column) < one.end)
+                let at = (line, column);
+                in_file().find(|(_, one)| (one.start <= at && at < one.end) || one.sign == Some(at))
             });
             let number = at_column.or_else(|| {
                 // The column is that of something else on the line, such as the arm.

@@ -176,6 +176,18 @@ enum Nature {
     Unknown,
 }
 
+/// What one access is, for an analysis that asks before anything collided.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Sort {
+    /// Certainly no atomic access.
+    Plain,
+    /// Certainly atomic, or volatile.
+    Atomic,
+    /// It may be either.
+    Doubtful,
+}
+
 impl Nature {
     const fn is_atomic(self) -> bool {
         matches!(self, Self::Locked | Self::Atomic)
@@ -202,11 +214,12 @@ impl SideEvidence {
             Some(Marking::Unknown {
                 why: Doubt::Wider | Doubt::Speculative,
             }) => true,
-            // LLVM takes the line from a load that it moves ahead of its condition. One whose result
-            // is stored back is in the source if its store is.
-            Some(Marking::Unknown { why: Doubt::NoLine }) => {
-                self.kind == AccessKind::Read && !self.has(&Fact::HalfOfUpdate)
-            }
+            // LLVM takes the line from a load that it moves ahead of its condition, and which
+            // condition a load of floating point is ahead of does not show if it may be that of
+            // another statement. One whose result is stored back is in the source if its store is.
+            Some(Marking::Unknown {
+                why: Doubt::NoLine | Doubt::Folded,
+            }) => self.kind == AccessKind::Read && !self.has(&Fact::HalfOfUpdate),
             Some(Marking::Unknown { .. }) | None => {
                 self.kind == AccessKind::Read
                     && matches!(self.form(), Form::Vector | Form::Wide)
@@ -232,6 +245,20 @@ impl SideEvidence {
                 }
             )
         })
+    }
+
+    /// Whether the access is certainly atomic or certainly plain, by the same rules as those that
+    /// classify a collision.
+    #[must_use]
+    pub fn sort(&self, bytes: &[Known]) -> Sort {
+        if self.may_exceed_source() && !self.has(&Fact::InSource { reached: true }) {
+            return Sort::Doubtful;
+        }
+        match nature(self, bytes) {
+            Nature::Locked | Nature::Atomic | Nature::Volatile => Sort::Atomic,
+            Nature::Plain(_) => Sort::Plain,
+            Nature::Guarded | Nature::Unknown => Sort::Doubtful,
+        }
     }
 
     /// Whether the access itself is atomic: reports say so.

@@ -30,7 +30,7 @@ mod window;
 pub use access::{AccessKind, Bytes, pieces};
 pub use address::{Avma, ModuleId, SpaceId, Svma, TaskId};
 pub use candidate::{Candidate, Fit, HuntOutcome, Hunted, Pursuit, Sighting, Spot};
-pub use class::{Class, Rule, classify, excluded};
+pub use class::{Class, Rule, Sort, classify, excluded};
 pub use context::{Context, ContextKind};
 pub use counts::Counts;
 pub use evidence::{
@@ -41,11 +41,11 @@ pub use fingerprint::{Fingerprint, UNKNOWN_ORIGIN};
 pub use loss::{Loss, Losses};
 pub use notation::rounded;
 pub use race::{
-    AccessReport, BitField, Creation, Frame, Line, Pointee, PointeeSource, Race, Region, SeenBy,
-    Suspect, ThreadName, Values, What,
+    AccessReport, Analysed, Analysis, BitField, Creation, Frame, Line, Pointee, PointeeSource,
+    Race, RaceStanding, Region, SeenBy, Suspect, ThreadName, Values, What,
 };
 pub use registers::{Register, Registers};
-pub use run::{Crash, CrashWindow, Ending, Report, Run, SiteCounts, Standstill, Unseen};
+pub use run::{Crash, CrashWindow, Ending, Recorded, Report, Run, SiteCounts, Standstill, Unseen};
 pub use site::{Excluded, Exclusions, Site};
 pub use triage::{Grounds, State, Suppressed, Triage};
 pub use usage::{Bits, History, Step, Usage, Use};

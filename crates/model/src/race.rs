@@ -319,6 +319,76 @@ pub enum SeenBy {
     Watch,
     /// The bytes changed while the thread stood.
     Value,
+    /// Nobody stood: an analysis found it in the recording of an execution.
+    Analysis,
+}
+
+/// What an analysis of a recording says of a race.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Analysed {
+    /// What is known about the order of the two accesses.
+    pub standing: RaceStanding,
+    /// The analyses that found it.
+    #[serde(rename = "found_by")]
+    pub by: Vec<Analysis>,
+}
+
+/// How sure it is that a race is one, from the surest on.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum RaceStanding {
+    /// Both threads were stopped at their accesses in a live execution.
+    Caught,
+    /// Nothing in the recorded execution ordered them.
+    Unordered,
+    /// Something is missing for that.
+    Suspect,
+}
+
+impl RaceStanding {
+    /// In a word.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Caught => "caught",
+            Self::Unordered => "unordered",
+            Self::Suspect => "suspect",
+        }
+    }
+}
+
+/// An analysis of a recording.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Analysis {
+    /// By the order that synchronisation makes.
+    HappensBefore,
+    /// By the overlap of what ran between sequencers.
+    Sequencers,
+    /// By the locks that were held.
+    Lockset,
+}
+
+impl Analysis {
+    /// As documents write it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::HappensBefore => "happens-before",
+            Self::Sequencers => "sequencers",
+            Self::Lockset => "lockset",
+        }
+    }
+}
+
+impl Analysed {
+    /// Takes in what another analysis, or the same of another instance, says.
+    pub fn join(&mut self, other: &Self) {
+        self.standing = self.standing.min(other.standing);
+        self.by.extend(&other.by);
+        self.by.sort_unstable();
+        self.by.dedup();
+    }
 }
 
 /// The bytes around a collision.
@@ -401,6 +471,9 @@ pub struct Race {
     pub what: What,
     /// How it was seen.
     pub seen_by: SeenBy,
+    /// What analyses of a recording say of it, if there was one.
+    #[serde(flatten)]
+    pub analysed: Option<Analysed>,
     /// The bytes before and after.
     pub values: Values,
     /// How many collisions.
@@ -449,6 +522,13 @@ impl Race {
         self.rule == Some(Rule::FreedWhileItStood)
     }
 
+    /// Whether an analysis suspects it, and no more than that is known.
+    #[must_use]
+    pub fn is_suspect(&self) -> bool {
+        let standing = self.analysed.as_ref().map(|analysed| analysed.standing);
+        standing == Some(RaceStanding::Suspect)
+    }
+
     /// Whether the other side is unknown.
     #[must_use]
     pub fn unknown_origin(&self) -> bool {
@@ -467,6 +547,8 @@ impl Serialize for Race {
             some "rule": self.rule,
             "what": self.what,
             "seen_by": self.seen_by,
+            some "standing": self.analysed.as_ref().map(|analysed| analysed.standing),
+            some "found_by": self.analysed.as_ref().map(|analysed| &analysed.by),
             "values": self.values,
             "instances": self.instances,
             "lines": self.lines,

@@ -164,6 +164,22 @@ pub struct Run {
     /// The pairs that were hunted, if it was a hunt.
     #[serde(default)]
     pub candidates: Vec<Hunted>,
+    /// What was recorded and analysed, if that was done.
+    #[serde(default)]
+    pub recorded: Option<Recorded>,
+}
+
+/// A recording that was analysed, in numbers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Recorded {
+    /// Processes with more than one thread, which alone can race.
+    pub processes: u64,
+    /// Their threads.
+    pub threads: u64,
+    /// What these did, entry by entry.
+    pub entries: u64,
+    /// How many of the entries are sequencers.
+    pub sequencers: u64,
 }
 
 impl Serialize for Run {
@@ -190,6 +206,7 @@ impl Serialize for Run {
             "unseen": self.unseen,
             some "crash": self.crash,
             some "candidates": (!self.candidates.is_empty()).then_some(&self.candidates),
+            some "recorded": self.recorded,
         })
     }
 }

@@ -17,6 +17,7 @@ mod compare;
 mod digest;
 mod follow;
 mod judge;
+mod keeper;
 mod landmark;
 mod liveness;
 mod machine;
@@ -37,6 +38,7 @@ pub use bytes::Bytes;
 pub use client::{Worker, WorkerError};
 pub use digest::digest;
 pub use follow::{Followed, Part, Step};
+pub use keeper::{Keeper, Workers};
 pub use machine::Mode;
 pub use memory::{Fetched, Keeping, Memory, PAGE, Page, Snapshot, page_of};
 pub use outcome::{

@@ -1,9 +1,20 @@
 //! What a report says about a race beyond its data.
 
-use redhanded_model::{Class, Race};
+use redhanded_model::{Class, Race, SeenBy};
 
 /// What it is, in a few words.
 pub(crate) fn title(race: &Race) -> &'static str {
+    if race.seen_by == SeenBy::Analysis {
+        return match (race.class, race.is_suspect()) {
+            (Class::Race, false) => "race, unordered",
+            (Class::Race, true) => "suspect",
+            (Class::PossiblyAtomic, false) => "possibly atomic, unordered",
+            (Class::PossiblyAtomic, true) => "suspect, possibly atomic",
+            (Class::Special, _) => "special",
+            (Class::WiderThanSource, _) => "wider than the source",
+            (Class::Synchronised, _) => "no race",
+        };
+    }
     match (race.class, race.unknown_origin()) {
         (Class::Race, _) if race.is_freed() => "race, freed while it stood",
         (Class::Race, false) => "race",
@@ -15,6 +26,16 @@ pub(crate) fn title(race: &Race) -> &'static str {
         (Class::WiderThanSource, _) => "wider than the source",
         (Class::Synchronised, _) => "no race",
     }
+}
+
+/// Which analyses found it.
+pub(crate) fn found_by(race: &Race) -> String {
+    let by = race
+        .analysed
+        .as_ref()
+        .map_or(&[][..], |analysed| &analysed.by);
+    let names: Vec<&str> = by.iter().map(|analysis| analysis.name()).collect();
+    format!("in a recording, by {}", names.join(" and "))
 }
 
 /// The expression that the `at`th access is in the source, if it is on the access's line.
@@ -47,6 +68,18 @@ pub(crate) fn unchanged(race: &Race) -> &'static str {
 /// What readers need to know who see such a report for the first time.
 pub(crate) fn notes(race: &Race) -> Vec<String> {
     let mut notes: Vec<String> = Vec::new();
+    if race.seen_by == SeenBy::Analysis {
+        notes.push(if race.is_suspect() {
+            "Suspect: something may have ordered the two that a recording does not show, or only \
+             the locks that were held speak against them. This does not fail the run; the hunt of \
+             redhanded check or run --suspects can catch it."
+                .to_owned()
+        } else {
+            "Unordered: nothing in the recorded execution kept the two apart. They did not \
+             coincide; the order may be another next time."
+                .to_owned()
+        });
+    }
     if race.class == Class::PossiblyAtomic {
         notes.push(
             "Possibly atomic: an atomic load or store in the source can compile to a plain move \

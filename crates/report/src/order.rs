@@ -3,7 +3,7 @@
 
 use crate::names;
 use crate::values;
-use redhanded_model::{AccessKind, AccessReport, AccessValue, Race};
+use redhanded_model::{AccessKind, AccessReport, AccessValue, Race, SeenBy};
 
 /// One step.
 #[derive(PartialEq, Eq, Debug)]
@@ -16,6 +16,8 @@ pub(crate) struct Step {
 /// What the `side`th access is called; the sampled one comes first.
 pub(crate) fn side_name(race: &Race, side: usize) -> &'static str {
     match (side, race.accesses.get(side)) {
+        (0, _) if race.seen_by == SeenBy::Analysis => "one",
+        (_, Some(_)) if race.seen_by == SeenBy::Analysis => "other",
         (0, _) => "held",
         (_, Some(_)) => "caught",
         (_, None) => "other",
@@ -25,6 +27,10 @@ pub(crate) fn side_name(race: &Race, side: usize) -> &'static str {
 /// The steps. Nothing is said about what the first thread did after it was released,
 /// except that it came later.
 pub(crate) fn order(race: &Race) -> Vec<Step> {
+    // Of a recording nobody stood at its access.
+    if race.seen_by == SeenBy::Analysis {
+        return Vec::new();
+    }
     let Some(held) = race.accesses.first() else {
         return Vec::new();
     };

@@ -34,11 +34,22 @@ pub(crate) fn facts(report: &Report) -> Vec<(&'static str, String)> {
     );
     let verdicts = verdicts(report).map(|text| (VERDICTS, text));
     let mut facts: Vec<_> = verdicts.into_iter().collect();
-    facts.extend([
-        ("program", program(run)),
-        ("samples", samples(run)),
-        ("held", held),
-    ]);
+    facts.push(("program", program(run)));
+    if let Some(recorded) = run.recorded {
+        let text = format!(
+            "{} with {}, {} of which {} are sequencers",
+            counted(recorded.processes, "process", "processes"),
+            counted(recorded.threads, "thread", "threads"),
+            counted(recorded.entries, "entry", "entries"),
+            count(recorded.sequencers)
+        );
+        facts.push(("recorded", text));
+        if run.windows == 0 {
+            facts.extend(set_aside(report).map(|text| (NO_RACE, text)));
+            return facts;
+        }
+    }
+    facts.extend([("samples", samples(run)), ("held", held)]);
     if let Some(standstill) = run.standstill {
         let mut text = format!("no CPU ran for {}", seconds(standstill.total_s));
         if let Some(median) = standstill.window_s {

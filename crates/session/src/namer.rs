@@ -12,7 +12,7 @@ pub use asker::{Asker, Lost};
 pub use desk::serve;
 
 use crate::{ImageFile, LoggedReport, path};
-use redhanded_detect::{Collision, Finding};
+use redhanded_detect::{Collision, Finding, Sorted, Touch};
 use redhanded_model::{Avma, Crash, Marking, ModuleId, ReplayTally, Sighting, Spot, Svma};
 use redhanded_replay::Place;
 use redhanded_sys::Rights;
@@ -37,6 +37,13 @@ pub enum Question {
     },
     /// What is this collision?
     Collision(Box<Collision>),
+    /// What are these accesses?
+    Sorts {
+        /// The modules that were mapped.
+        modules: Vec<ModuleId>,
+        /// The accesses.
+        touches: Vec<Touch>,
+    },
     /// What are the names of these frames?
     Crash {
         /// With addresses alone.
@@ -88,6 +95,8 @@ pub enum Answer {
         /// What replaying it came to, if that was done.
         replay: Option<ReplayTally>,
     },
+    /// One for each access.
+    Sorts(Vec<Sorted>),
     /// To a crash: with names.
     Crash(Crash),
     /// One for each address.

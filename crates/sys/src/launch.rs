@@ -82,13 +82,18 @@ fn pointers(arguments: &[CString]) -> Vec<*const libc::c_char> {
 }
 
 /// Runs `program` in place of this process, with everything as it was when we were
-/// started, and the signal mask as it was before `mask`. Returns the error number if
-/// that fails.
+/// started, and the signal mask as it was before `mask`. Its environment is `envp`, or ours.
+/// Returns the error number if that fails.
 ///
 /// # Safety
-/// `argv` must hold pointers to strings and end with null. Calls only functions that
-/// may be called between fork and exec.
-unsafe fn become_program(program: &CString, argv: &[*const libc::c_char], mask: &SignalSet) -> i32 {
+/// `argv` and `envp` must hold pointers to strings and end with null. Calls only functions
+/// that may be called between fork and exec.
+unsafe fn become_program(
+    program: &CString,
+    argv: &[*const libc::c_char],
+    envp: Option<&[*const libc::c_char]>,
+    mask: &SignalSet,
+) -> i32 {
     // SAFETY: takes numbers, and pointers that the caller vouches for.
     unsafe {
         libc::setpriority(libc::PRIO_PROCESS, 0, NICENESS.load(Ordering::Relaxed));
@@ -113,7 +118,10 @@ unsafe fn become_program(program: &CString, argv: &[*const libc::c_char], mask: 
             &raw const mask.before,
             std::ptr::null_mut(),
         );
-        libc::execv(program.as_ptr(), argv.as_ptr());
+        match envp {
+            Some(envp) => libc::execve(program.as_ptr(), argv.as_ptr(), envp.as_ptr()),
+            None => libc::execv(program.as_ptr(), argv.as_ptr()),
+        };
         *libc::__errno_location()
     }
 }
@@ -122,7 +130,7 @@ unsafe fn become_program(program: &CString, argv: &[*const libc::c_char], mask: 
 pub fn exec(program: &CString, arguments: &[CString], mask: &SignalSet) -> io::Error {
     let argv = pointers(arguments);
     // SAFETY: the strings live to the end of this function.
-    let errno = unsafe { become_program(program, &argv, mask) };
+    let errno = unsafe { become_program(program, &argv, None, mask) };
     io::Error::from_raw_os_error(errno)
 }
 
@@ -133,6 +141,18 @@ pub fn launch(
     mask: &SignalSet,
     parent: Parent,
 ) -> io::Result<Launch> {
+    launch_in(program, arguments, None, mask, parent)
+}
+
+/// As [`launch`], with an environment of its own.
+pub fn launch_in(
+    program: &CString,
+    arguments: &[CString],
+    environment: Option<&[CString]>,
+    mask: &SignalSet,
+    parent: Parent,
+) -> io::Result<Launch> {
+    let envp = environment.map(pointers);
     let (go_read, go) = pipe()?;
     let (failure, failure_write) = pipe()?;
     let argv = pointers(arguments);
@@ -165,7 +185,7 @@ pub fn launch(
                 if libc::read(go_read.as_raw_fd(), (&raw mut byte).cast(), 1) != 1 {
                     libc::_exit(127);
                 }
-                let errno = become_program(program, &argv, mask);
+                let errno = become_program(program, &argv, envp.as_deref(), mask);
                 libc::write(failure_write.as_raw_fd(), (&raw const errno).cast(), 4);
                 libc::_exit(127)
             }

@@ -19,6 +19,7 @@ mod maps;
 mod out_of_memory;
 mod outlet;
 mod perf;
+mod pipe;
 mod ptrace;
 mod remedy;
 mod rights;
@@ -35,7 +36,7 @@ pub use confine::{Confinement, ignore_terminal_stops};
 pub use exchange::{Exchangeable, exchangeable, make_own_folder};
 pub use folder::{Draft, Folder, folder_of, link_target, reopen, write_whole};
 pub use foreign_file::{FileMap, open_regular};
-pub use launch::{Parent, exec, launch};
+pub use launch::{Launch, Parent, exec, launch, launch_in};
 pub use ledger::Ledger;
 pub use lifetime::die_with_this_thread;
 pub use maps::{Mapping, grows_down, mappings};
@@ -46,10 +47,11 @@ pub use outlet::{
     open_for_reader, open_without_reader, write_some, write_stderr, write_unless_told_to_end,
 };
 pub use perf::{PcSamples, PerfWatch};
+pub use pipe::{Pipe, wait_readable};
 pub use ptrace::*;
 pub use remedy::remedy;
 pub use rights::Rights;
-pub use sandbox::{limit_memory, lock_down};
+pub use sandbox::{close_all_but, limit_memory, lock_down, no_new_privileges};
 pub use signals::{REQUESTS, SignalSet, Taken, is_ignored, stop_self};
 pub use socket::{
     ReadyTo, finish_sending, peer_user, receive, receive_file, send, send_file, wait_ready,

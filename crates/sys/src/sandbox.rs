@@ -8,29 +8,34 @@ use std::os::fd::{AsFd, AsRawFd};
 /// parent. Any other system call kills it. There is no way back. It must have one thread.
 pub fn lock_down(only: &impl AsFd, memory: u64) -> io::Result<()> {
     crate::when_parent_dies(libc::SIGKILL)?;
-    let only = only.as_fd().as_raw_fd();
     limit_memory(memory)?;
     limit(libc::RLIMIT_CORE, 0)?;
     limit(libc::RLIMIT_FSIZE, 0)?;
     close_all_but(only)?;
-    let filter = filter(only as u32);
+    let filter = filter(only.as_fd().as_raw_fd() as u32);
     let program = libc::sock_fprog {
         len: filter.len() as u16,
         filter: filter.as_ptr().cast_mut(),
     };
+    no_new_privileges()?;
     // SAFETY: takes numbers, and a program that is live.
-    unsafe {
-        crate::check(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0).into())?;
-        crate::check(
-            libc::prctl(
-                libc::PR_SET_SECCOMP,
-                libc::SECCOMP_MODE_FILTER,
-                &raw const program,
-            )
-            .into(),
-        )?;
-    }
-    Ok(())
+    let confined = unsafe {
+        libc::prctl(
+            libc::PR_SET_SECCOMP,
+            libc::SECCOMP_MODE_FILTER,
+            &raw const program,
+        )
+    };
+    crate::check(confined.into()).map(drop)
+}
+
+/// From now on no program that this process executes gets more rights than it has.
+///
+/// # Errors
+/// If the system refuses.
+pub fn no_new_privileges() -> io::Result<()> {
+    // SAFETY: takes numbers only.
+    crate::check(unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) }.into()).map(drop)
 }
 
 /// From now on this process can use up to `memory` bytes of address space. Where it had less,
@@ -57,12 +62,16 @@ fn limit(resource: libc::__rlimit_resource_t, most: u64) -> io::Result<()> {
     crate::check(unsafe { libc::setrlimit(resource, &raw const limit) }.into()).map(drop)
 }
 
-fn close_all_but(only: i32) -> io::Result<()> {
+/// Closes every file of this process but this one, whoever has it in use.
+///
+/// # Errors
+/// If the system refuses.
+pub fn close_all_but(only: &impl AsFd) -> io::Result<()> {
     let close = |first: u32, last: u32| {
         // SAFETY: takes numbers. The process was told that it keeps nothing else.
         crate::check(unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) })
     };
-    let only = only as u32;
+    let only = only.as_fd().as_raw_fd() as u32;
     if only > 0 {
         close(0, only - 1)?;
     }

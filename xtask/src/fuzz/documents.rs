@@ -1,6 +1,8 @@
 //! Seeds that are text, and the few bytes of a cache of sites.
 
 use super::seeds::Seed;
+use redhanded_recording::wire::{ChunkKind, Entry, Function, Kind};
+use redhanded_recording::{Ending, Header, Item, Writer};
 
 /// What a gdbstub says, as stubs say it. The first byte is the length of a piece.
 const PACKETS: [&str; 6] = [
@@ -54,5 +56,47 @@ pub fn seeds() -> Vec<Seed> {
     seeds.push(Seed::new("maps", MAPS.into()));
     seeds.push(Seed::new("scenario", b"redhanded-scenario/1\n".into()));
     seeds.push(Seed::new("sites", [&SITES[..], &[1]].concat()));
+    let (entries, file) = recording();
+    seeds.push(Seed::new("recording1", entries));
+    seeds.push(Seed::new("recording2", file));
     seeds
+}
+
+/// The entries of a small recording, and the whole.
+fn recording() -> (Vec<u8>, Vec<u8>) {
+    let item = |kind, address, number: Option<u64>, values: &[u64]| {
+        let entry = Entry {
+            kind,
+            size: 8,
+            address,
+            word: 0x0000_0002_0000_0001,
+        };
+        Item::new(entry, number, values)
+    };
+    let lock = Function::MutexLock as u64;
+    let items = [
+        item(
+            Kind::Start,
+            0,
+            Some(1),
+            &[0x7f00_0000_0000, 0x7eff_ffff_0000],
+        ),
+        item(Kind::SystemCall, 435, Some(2), &[0, 88]),
+        item(Kind::SystemReturn, 435, Some(4), &[2]),
+        item(Kind::Call, lock, Some(5), &[0x60_0000]),
+        item(Kind::Return, lock, Some(7), &[0]),
+        item(Kind::Write, 0x50_0000, None, &[]),
+        item(Kind::Atomic, 0x50_0008, Some(9), &[]),
+        item(Kind::Exit, 0, Some(11), &[]),
+    ];
+    let entries = items.iter().flat_map(Item::to_entries);
+    let bytes: Vec<u8> = entries.flat_map(Entry::pack).collect();
+    let written = Writer::new(Vec::new(), &Header::default()).and_then(|mut writer| {
+        let hello = br#"{"version":1,"process":1,"parent":0,"program":"/bin/true"}"#;
+        writer.append(1, ChunkKind::Hello, 0, hello)?;
+        writer.append(1, ChunkKind::Entries, 1, &bytes)?;
+        writer.append(1, ChunkKind::Goodbye, 0, b"")?;
+        writer.finish(&Ending::default())
+    });
+    (bytes, written.unwrap_or_default())
 }

@@ -177,3 +177,28 @@ fn a_program_that_gives_up_its_rights_is_read_for_without_them() {
         assert_eq!(told, quoted, "{program}: {outcome:#?}");
     }
 }
+
+#[test]
+fn a_worker_that_gives_no_answer_is_replaced() {
+    let place = Place::with("racy");
+    let line = "run --for 10s --kill --json report.json -- ./racy";
+    let running = place.start(place.redhanded(line.split(' ')));
+    let start = Instant::now();
+    let worker = loop {
+        let all = members(running.child.id()).into_iter();
+        if let Some((pid, ..)) = all.into_iter().find(|(pid, ..)| replays(*pid)) {
+            break pid;
+        }
+        assert!(start.elapsed() < Duration::from_secs(60), "nobody replays");
+        std::thread::sleep(Duration::from_millis(1));
+    };
+    kill(Pid::from_raw(worker.cast_signed()), Signal::SIGSTOP).unwrap();
+    let outcome = running.end();
+    assert_eq!(outcome.status, 66, "{outcome:#?}");
+    let report = fs::read(place.path("report.json")).unwrap();
+    let report: Value = serde_json::from_slice(&report).unwrap();
+    let replayed = |race: &Value| race["verdict"]["replay"]["orders"].as_u64() > Some(0);
+    let races = report["races"].as_array().unwrap();
+    assert!(races.iter().any(replayed), "{report:#}");
+    assert!(!outcome.says("the process that replays"), "{outcome:#?}");
+}

@@ -2,6 +2,7 @@
 //! job sees of it. Everything runs through [`place::Place`], which also holds
 //! every run to what is always promised: no panic, and nothing left behind.
 
+mod analyze;
 mod attach;
 mod bad_input;
 mod ci;
@@ -19,6 +20,7 @@ mod lost_tracer;
 mod page;
 mod permissions;
 mod place;
+mod record;
 mod replay;
 mod reports;
 mod screen;

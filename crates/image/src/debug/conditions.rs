@@ -35,6 +35,7 @@ impl Inner {
                     file: file.to_owned(),
                     start: condition.start,
                     end: condition.end,
+                    sign: condition.sign,
                     entered: condition.entered,
                 }));
             }

@@ -12,6 +12,7 @@ use super::coverage::searches_words;
 use super::expression::choose::{Choice, Wanted};
 use super::expression::values::Type;
 use super::expression::walk::{Base, Candidate, Surroundings, Verdict, accesses};
+use super::openmp::AtomicDirective;
 use super::origin::{Origin, SourcePosition};
 use super::program::{Die, MAX_HOPS, Program};
 use super::scope::bare_name;
@@ -31,6 +32,9 @@ const MAX_QUOTED: usize = 200;
 
 /// How many bytes of code are searched for the other half of a copy.
 const COPY_WITHIN: usize = 256;
+
+/// How many instructions there may be between the load and the exchange of a loop.
+const EXCHANGE_WITHIN: usize = 16;
 
 /// The largest number, in bytes.
 const LARGEST_ELEMENT: u32 = 8;
@@ -83,6 +87,9 @@ impl Inner {
             });
         }
         let told = self.ask(|program| {
+            if self.is_folded(program, svma) {
+                return Some(unknown(Doubt::Ambiguous));
+            }
             Some(match self.origin(program, svma) {
                 Origin::Settled(marking) => marked(marking),
                 Origin::Rust(place) => {
@@ -141,6 +148,11 @@ impl Inner {
         let Some(spelling @ (Spelling::C | Spelling::Cpp)) = program.unit_spelling(unit) else {
             return unknown(Doubt::Language);
         };
+        // The results of a reduction are combined in a function that the compiler made. The load
+        // may have the line of what stands before.
+        if is_outlined(program, unit, place) && self.begins_exchange(svma, access) {
+            return unknown(Doubt::NoExpression);
+        }
         let fixed = self.fixed_variable(access);
         let text = Text {
             inner: self,
@@ -174,6 +186,27 @@ impl Inner {
             }),
             _ => unknown(doubt),
         }
+    }
+
+    /// Whether what is loaded is then the expected value of a compare-and-swap at the same place.
+    fn begins_exchange(&self, svma: Svma, access: Access) -> bool {
+        let Some(code) = self.bytes_at(svma, COPY_WITHIN) else {
+            return false;
+        };
+        let mut at = 0;
+        for _ in 0..EXCHANGE_WITHIN {
+            let rest = code.get(at..).unwrap_or_default();
+            let address = svma.0.wrapping_add(at as u64);
+            let Some(next) = Instruction::decode(rest, address) else {
+                return false;
+            };
+            let same = |other: &Access| other.operand == access.operand;
+            if next.locked() && next.accesses().iter().any(same) {
+                return true;
+            }
+            at += next.len();
+        }
+        false
     }
 
     /// Whether the access is to a variable of floating point, which is not atomic in Rust.
@@ -227,6 +260,19 @@ fn unscoped(name: &str) -> String {
     bare_name(name.rsplit("::").next().unwrap_or_default()).to_owned()
 }
 
+/// Whether a function is the body of a parallel region, which is one for the compiler only.
+fn is_outlined(program: &Program<'_>, unit: u32, place: &SourcePosition) -> bool {
+    let function = place.function.map(|offset| Die::new(unit, offset));
+    let name = function.and_then(|function| program.name(function));
+    name.is_some_and(|name| is_outlined_name(&name))
+}
+
+fn is_outlined_name(name: &str) -> bool {
+    ["omp_fn", "omp_outlined", "omp_task"]
+        .iter()
+        .any(|part| name.contains(part))
+}
+
 /// Link-time optimisation puts code and declarations into different units.
 fn declaring_unit(program: &Program<'_>, unit: u32, place: &SourcePosition) -> u32 {
     let function = place.function.map(|offset| Die::new(unit, offset));
@@ -258,6 +304,12 @@ impl Text<'_, '_> {
             .function(self.place.line, self.place.column)
             .ok_or(Doubt::NoExpression)?;
         self.unchanged(&file, &function)?;
+        // What is at the line of a directive was made by the compiler: copies of variables, and
+        // reductions, which it combines atomically. Only `omp atomic` has no accesses of its own.
+        let directive = file.directive(self.place.line);
+        if directive.is_some_and(|text| AtomicDirective::of_pragma(&text).is_none()) {
+            return Err(Doubt::NoExpression);
+        }
         let at = function.at(self.place.line, self.place.column);
         let on_line = function.at(self.place.line, None);
         let all: Vec<usize> = (0..function.regions.len()).collect();
@@ -364,8 +416,7 @@ impl Text<'_, '_> {
         let Some(name) = self.program.name(die) else {
             return Ok(());
         };
-        // Bodies of parallel regions, which are functions for the compiler only.
-        if name.contains("omp_fn") || name.contains("omp_outlined") || name.contains("omp_task") {
+        if is_outlined_name(&name) {
             return Ok(());
         }
         let same_name = match &function.name {
@@ -478,6 +529,10 @@ impl Text<'_, '_> {
                 .then_some(&declaration as &dyn Fn(Die, usize) -> Verdict),
         };
         let mut found = accesses(&surroundings, &expanded);
+        let leading = written
+            .first()
+            .filter(|first| unsure.iter().any(|token| token.at == first.at))
+            .map(|first| first.text.clone());
         for token in unsure {
             found.push(Candidate::anything(
                 Doubt::UnknownName(token.text),
@@ -489,6 +544,17 @@ impl Text<'_, '_> {
         }
         if let Some(directive) = &region.omp_atomic {
             directive.mark(&mut found);
+        }
+        // A macro in front may make an atomic statement of all that follows.
+        let changed = region
+            .prefixes
+            .iter()
+            .find(|word| macros.may_change_statement(word))
+            .or(leading.as_ref());
+        if let Some(word) = changed {
+            for candidate in &mut found {
+                candidate.verdict = Verdict::Unknown(Doubt::UnknownName(word.clone()));
+            }
         }
         found
     }

@@ -11,6 +11,7 @@ mod definitions;
 mod evidence;
 mod expression;
 mod files;
+mod folded;
 mod linux;
 mod locate;
 mod names;

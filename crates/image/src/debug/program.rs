@@ -2,6 +2,7 @@
 //! bounded, because references may form cycles.
 
 use super::definitions::Definitions;
+use super::folded::Folded;
 use super::sections::Slice;
 use super::variables::Index;
 use addr2line::Context;
@@ -60,6 +61,7 @@ pub(super) struct Program<'d> {
     context: Mutex<Option<Option<Context<Slice<'d>>>>>,
     pub(super) variables: OnceLock<Index>,
     pub(super) definitions: OnceLock<Definitions>,
+    pub(super) folded: OnceLock<Folded>,
 }
 
 /// The units of one file: those of `.debug_info` by offset, then type units of
@@ -121,6 +123,7 @@ impl<'d> Program<'d> {
             context: Mutex::new(None),
             variables: OnceLock::new(),
             definitions: OnceLock::new(),
+            folded: OnceLock::new(),
         }
     }
 

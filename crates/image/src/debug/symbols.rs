@@ -24,6 +24,9 @@ pub(super) struct Symbols {
     data: Vec<Symbol>,
     /// The names of all functions, also of those that are imported.
     functions: HashSet<String>,
+    /// Where functions begin that are several in the source, as far as a linker may have folded
+    /// them. GCC folds only those that mean the same.
+    several_names: HashSet<u64>,
 }
 
 impl Symbols {
@@ -53,6 +56,19 @@ impl Symbols {
                 let (one, other) = ((a.start, b.size), (b.start, a.size));
                 (one, nice(&a.name), &a.name).cmp(&(other, nice(&b.name), &b.name))
             });
+        }
+        let folds = files.iter().any(|file| may_be_folded(file));
+        for same in symbols.code.chunk_by(|one, other| one.start == other.start) {
+            if folds
+                && let Some((first, others)) = same.split_first()
+                && others
+                    .iter()
+                    .any(|other| !is_same_function(&first.name, &other.name))
+            {
+                symbols.several_names.insert(first.start);
+            }
+        }
+        for list in [&mut symbols.code, &mut symbols.data] {
             list.dedup_by_key(|symbol| symbol.start);
         }
         symbols
@@ -108,6 +124,12 @@ impl Symbols {
         before(&self.code, svma).filter(|symbol| svma - symbol.start < symbol.size)
     }
 
+    /// Whether the function at `svma` is several in the source.
+    pub(super) fn has_several_names(&self, svma: u64) -> bool {
+        self.code_at(svma)
+            .is_some_and(|symbol| self.several_names.contains(&symbol.start))
+    }
+
     /// The data symbol that covers `svma`.
     pub(super) fn data_at(&self, svma: u64) -> Option<&Symbol> {
         before(&self.data, svma).filter(|symbol| svma - symbol.start < symbol.size)
@@ -119,6 +141,51 @@ impl Symbols {
     }
 }
 
+/// Whether a linker made the file that can fold functions with the same code.
+fn may_be_folded(file: &FileBytes) -> bool {
+    const LINKERS: [&[u8]; 2] = [b"LLD ", b"mold "];
+    let Ok(object) = object::File::parse(&**file) else {
+        return false;
+    };
+    let comment = object.section_by_name(".comment");
+    let comment = comment.and_then(|section| file.section(&section));
+    let names = |linker: &&[u8]| {
+        let comment = comment.as_deref().unwrap_or_default();
+        comment.windows(linker.len()).any(|part| part == *linker)
+    };
+    object.section_by_name(".note.gnu.gold-version").is_some() || LINKERS.iter().any(names)
+}
+
+/// Whether two symbols are names of one function of the source. Constructors and destructors of C++
+/// have several, and GCC calls a function by a local alias.
+pub(super) fn is_same_function(one: &str, other: &str) -> bool {
+    let plain = |name: &str| -> String {
+        let name = name.split('@').next().unwrap_or(name);
+        name.split(".localalias").next().unwrap_or(name).to_owned()
+    };
+    let (one, other) = (plain(one), plain(other));
+    if one == other {
+        return true;
+    }
+    if one.len() != other.len() || !one.starts_with("_Z") {
+        return false;
+    }
+    let mut before = 0;
+    let mut differences = 0;
+    for (a, b) in one.bytes().zip(other.bytes()) {
+        if a != b {
+            let variants =
+                matches!(before, b'C' | b'D') && a.is_ascii_digit() && b.is_ascii_digit();
+            differences += 1;
+            if !variants || differences > 1 {
+                return false;
+            }
+        }
+        before = a;
+    }
+    true
+}
+
 fn is_in_code<'d>(object: &object::File<'d>, symbol: &impl ObjectSymbol<'d>) -> bool {
     let section = symbol.section_index();
     let section = section.and_then(|index| object.section_by_index(index).ok());
@@ -128,4 +195,32 @@ fn is_in_code<'d>(object: &object::File<'d>, symbol: &impl ObjectSymbol<'d>) -> 
 fn before(list: &[Symbol], svma: u64) -> Option<&Symbol> {
     let next = list.partition_point(|symbol| symbol.start <= svma);
     list.get(next.checked_sub(1)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_one_function_and_of_several() {
+        for (one, other) in [
+            ("f", "f"),
+            ("f", "f.localalias"),
+            ("f@@V1", "f"),
+            ("_ZN1AC1Ev", "_ZN1AC2Ev"),
+            ("_ZN1AD0Ev", "_ZN1AD2Ev"),
+        ] {
+            assert!(is_same_function(one, other), "{one} {other}");
+        }
+        for (one, other) in [
+            ("own_get", "shared_get"),
+            ("own_get1", "own_get2"),
+            ("_Z3getRl", "_Z3getRSt6atomicIlE"),
+            ("_Z3getRi", "_Z3getRl"),
+            ("_ZN1AC1Ev", "_ZN1BC1Ev"),
+            ("_ZN1AC1Ev", "_ZN1BC2Ev"),
+        ] {
+            assert!(!is_same_function(one, other), "{one} {other}");
+        }
+    }
 }

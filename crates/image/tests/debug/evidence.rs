@@ -253,6 +253,62 @@ fn merged_arms_are_not_told_apart() {
     }
 }
 
+/// A macro in front of a statement or a block may make it atomic, and what a compiler does at the
+/// line of a directive is not in the text.
+#[test]
+fn words_in_front_of_statements() {
+    for compiler in ["gcc", "clang"] {
+        for level in ["-O1", "-O2", "-Os"] {
+            let elsewhere = "-DCOMMAND_LINE=_Pragma(\"omp atomic write\")";
+            let options = ["-g", level, "-fopenmp", elsewhere, "-DBLOCK(x)="];
+            let built = build_with(compiler, &["prefixes.c"], &options);
+            let not_plain = |function: &str, marking: &Marking| {
+                function.starts_with("unknown") && *marking != Marking::Plain
+            };
+            let checked = check(&built, &format!("{compiler} {level}"), &not_plain);
+            assert!(checked >= 9, "{compiler} {level}: {checked}");
+        }
+    }
+}
+
+/// A linker makes one function of two whose code is the same. What the debug information says of
+/// it holds for one of them.
+#[test]
+fn functions_that_a_linker_folded() {
+    for (units, dwarf) in [
+        (["alike.c", "alike_plain.c"], "-gdwarf-4"),
+        (["alike_plain.c", "alike.c"], "-gdwarf-4"),
+        (["alike.c", "alike_plain.c"], "-gdwarf-5"),
+        (["alike_plain.c", "alike.c"], "-gdwarf-5"),
+    ] {
+        for linker in ["-fuse-ld=bfd", "-fuse-ld=gold"] {
+            let folds = linker != "-fuse-ld=bfd";
+            let mut options = vec!["-g", dwarf, "-O2", "-ffunction-sections", linker];
+            if folds {
+                options.push("-Wl,--icf=all");
+            }
+            options.push(units[1]);
+            // The second unit comes first on the command line.
+            let built = build_with("gcc", &units, &options);
+            let about = format!("{units:?} {dwarf} {linker}");
+            for (function, text, evidence) in told(&built) {
+                let wanted = match function.as_str() {
+                    "alone" => "plain",
+                    "own_get" | "own_set" if !folds => "plain",
+                    "shared_get" | "shared_set" if !folds => "atomic",
+                    "own_get" | "own_set" | "shared_get" | "shared_set" => "unknown",
+                    _ => continue,
+                };
+                assert_eq!(
+                    word(&evidence.marking),
+                    wanted,
+                    "{about}: {function}: {text} is {evidence:?}"
+                );
+            }
+        }
+    }
+}
+
 #[test]
 fn compilers_access_wider_than_the_source() {
     for compiler in ["gcc", "clang"] {

@@ -264,12 +264,13 @@ fn decided(page: &mut Markup, race: &Race) {
 }
 
 fn notes_and_hint(page: &mut Markup, race: &Race, windows: u64) {
-    let how = match race.seen_by {
-        SeenBy::Watch => "by a debug register",
-        SeenBy::Value => "by re-reading the bytes",
-    };
     let windows = counted(windows, "window", "windows");
-    let seen = format!("Seen {how}, {} in {windows}.", times(race.instances));
+    let times = times(race.instances);
+    let seen = match race.seen_by {
+        SeenBy::Watch => format!("Seen by a debug register, {times} in {windows}."),
+        SeenBy::Value => format!("Seen by re-reading the bytes, {times} in {windows}."),
+        SeenBy::Analysis => format!("Found {}, {times}.", notes::found_by(race)),
+    };
     page.element("<section><h4>Notes</h4>\n<p>", &seen, "</p>\n");
     for suspect in &race.suspects {
         page.element("<p>Perhaps: ", &suspect.to_string(), ".</p>\n");

@@ -1,11 +1,11 @@
 //! Why a collision has its class: the rule, and the facts that it was given.
 
 use super::race::{HANG, label};
-use super::sides::side;
 use crate::facts;
 use crate::layout::{Line, Page};
 use crate::names;
 use crate::numbers::times;
+use crate::order::side_name;
 use crate::style::{Role, Style};
 use redhanded_model::{Class, Known, Race, Report};
 
@@ -25,7 +25,7 @@ pub(super) fn explain(style: &Style, page: &mut Page<'_>, race: &Race) {
     };
     for (at, known) in evidence.sides.iter().enumerate() {
         for fact in &known.facts {
-            put(style, page, side(at).1, fact);
+            put(style, page, side_name(race, at), fact);
         }
     }
     for fact in &evidence.bytes {

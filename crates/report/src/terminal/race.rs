@@ -1,6 +1,6 @@
 //! One race: its headline, the two sides, the value, and what it means.
 
-use super::sides::{detail, put_side, side, sides, whereabouts};
+use super::sides::{detail, put_side, role as side_role, sides, whereabouts};
 use super::value::value;
 use super::{Terminal, explain, stack, verdict};
 use crate::hint::hint;
@@ -57,7 +57,7 @@ fn against<'t>(terminal: &'t Terminal, race: &Race) -> Line<'t> {
     let both = |place: bool| {
         let mut line = Line::new(style);
         for (at, access) in race.accesses.iter().enumerate() {
-            let (role, _) = side(at);
+            let role = side_role(at);
             if at > 0 {
                 line = line.put(Role::Plain, "against");
             }
@@ -178,9 +178,9 @@ fn brief_headline<'s>(line: Line<'s>, race: &Race) -> Line<'s> {
         .put(Role::Dim, &format!("[{}]", race.id()))
 }
 
-const fn role(race: &Race) -> Role {
+fn role(race: &Race) -> Role {
     match race.class {
-        Class::Race => Role::Race,
+        Class::Race if !race.is_suspect() => Role::Race,
         _ => Role::Doubt,
     }
 }
@@ -215,7 +215,7 @@ fn headline<'s>(line: Line<'s>, race: &Race, number: String) -> Line<'s> {
 /// Both threads in time order, a line for each step.
 fn put_order(style: &Style, page: &mut Page<'_>, race: &Race) {
     for (at, step) in order(race).into_iter().enumerate() {
-        let (role, _) = side(step.side);
+        let role = side_role(step.side);
         let heading = if at == 0 { "order" } else { "" };
         let line = label(style, Role::Heading, heading)
             .put(Role::Plain, &(at + 1).to_string())
@@ -233,13 +233,12 @@ fn nobody(style: &Style) -> Line<'_> {
 }
 
 fn seen<'s>(style: &'s Style, race: &Race, windows: u64) -> Line<'s> {
-    let how = match race.seen_by {
-        SeenBy::Watch => "by a debug register,",
-        SeenBy::Value => "by re-reading the bytes,",
-    };
     let windows = counted(windows, "window", "windows");
-    label(style, Role::Heading, "seen").words(
-        Role::Plain,
-        &format!("{how} {} in {windows}", times(race.instances)),
-    )
+    let times = times(race.instances);
+    let text = match race.seen_by {
+        SeenBy::Watch => format!("by a debug register, {times} in {windows}"),
+        SeenBy::Value => format!("by re-reading the bytes, {times} in {windows}"),
+        SeenBy::Analysis => format!("{}, {times}", notes::found_by(race)),
+    };
+    label(style, Role::Heading, "seen").words(Role::Plain, &text)
 }

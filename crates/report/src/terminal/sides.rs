@@ -7,14 +7,15 @@ use crate::folding::{caller, is_library};
 use crate::layout::{Line, Page};
 use crate::names;
 use crate::notes;
+use crate::order::side_name;
 use crate::style::{Role, Style};
 use redhanded_model::{AccessReport, Race};
 
-/// What the `at`th access of a race is called: the sampled one comes first.
-pub(super) const fn side(at: usize) -> (Role, &'static str) {
+/// How the `at`th access of a race is shown: the sampled one comes first.
+pub(super) const fn role(at: usize) -> Role {
     match at {
-        0 => (Role::Held, "held"),
-        _ => (Role::Caught, "caught"),
+        0 => Role::Held,
+        _ => Role::Caught,
     }
 }
 
@@ -122,7 +123,7 @@ pub(super) fn sides<'s>(terminal: &'s Terminal, race: &Race) -> Vec<Vec<Line<'s>
     let thread = widest(|cells| &cells.thread);
     let in_columns = HANG + kind + function + place + thread + 6 <= style.columns();
     let rows = |(at, cells): (usize, &Cells)| {
-        let (role, name) = side(at);
+        let (role, name) = (role(at), side_name(race, at));
         if !in_columns {
             let code = label(style, role, name)
                 .column(Role::Name, &cells.function, 0)

@@ -2,10 +2,10 @@
 //! if that fits, or, if everything is wanted, the whole with nothing shortened.
 
 use super::Terminal;
-use super::sides::side;
 use crate::folding::{Part, caller, folded};
 use crate::layout::{Line, Page};
 use crate::names;
+use crate::order::side_name;
 use crate::style::Role;
 use redhanded_model::{AccessReport, Frame, Race};
 
@@ -39,7 +39,7 @@ pub(super) fn stacks(terminal: &Terminal, page: &mut Page<'_>, race: &Race) {
         && let [held, caught] = race.accesses.as_slice()
     {
         // The threads are named above, and beside each other there is no room to do it again.
-        let heading = |at| format!("stack of the {} side", side(at).1);
+        let heading = |at| format!("stack of the {} side", side_name(race, at));
         for limit in BESIDE {
             let left = rows(terminal, &heading(0), held, limit);
             let right = rows(terminal, &heading(1), caught, limit);
@@ -52,7 +52,7 @@ pub(super) fn stacks(terminal: &Terminal, page: &mut Page<'_>, race: &Race) {
         if terminal.verbose {
             page.blank();
         }
-        let heading = format!("stack of the {} {}", side(at).1, access.thread);
+        let heading = format!("stack of the {} {}", side_name(race, at), access.thread);
         for row in rows(terminal, &heading, access, None) {
             page.put(row.indent, row.hang, row.line);
         }

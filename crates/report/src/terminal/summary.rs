@@ -49,11 +49,18 @@ pub(super) fn summary(style: &Style, page: &mut Page<'_>, report: &Report) {
         }
         fact(style, page, label, &text);
     }
-    losses(style, page, run);
+    if is_observed(run) {
+        losses(style, page, run);
+    }
     not_seen(style, page, run);
-    if report.races.is_empty() {
+    if report.races.is_empty() && is_observed(run) {
         silence(style, page, run);
     }
+}
+
+/// Whether threads were held, or could have been: a recording alone is not observed.
+const fn is_observed(run: &Run) -> bool {
+    run.recorded.is_none() || run.windows > 0
 }
 
 fn fact(style: &Style, page: &mut Page<'_>, label: &str, text: &str) {
@@ -66,12 +73,10 @@ fn fact(style: &Style, page: &mut Page<'_>, label: &str, text: &str) {
 /// Races by class.
 fn headline<'s>(style: &'s Style, report: &Report) -> Line<'s> {
     let of = |class| {
-        report
-            .races
-            .iter()
-            .filter(|race| race.class == class)
-            .count() as u64
+        let known = report.races.iter().filter(|race| !race.is_suspect());
+        known.filter(|race| race.class == class).count() as u64
     };
+    let suspects = report.races.iter().filter(|race| race.is_suspect()).count() as u64;
     let unknown = report
         .races
         .iter()
@@ -79,10 +84,12 @@ fn headline<'s>(style: &'s Style, report: &Report) -> Line<'s> {
         .count() as u64;
     let mut line = Line::new(style);
     if report.races.is_empty() {
-        let text = format!(
-            "No race caught in {}.",
-            counted(report.run.windows, "window", "windows")
-        );
+        let text = if is_observed(&report.run) {
+            let windows = counted(report.run.windows, "window", "windows");
+            format!("No race caught in {windows}.")
+        } else {
+            "No race found in the recording.".to_owned()
+        };
         return line.words(Role::Good, &text);
     }
     let (races, doubts) = (of(Class::Race), of(Class::PossiblyAtomic));
@@ -101,6 +108,12 @@ fn headline<'s>(style: &'s Style, report: &Report) -> Line<'s> {
             line = line.glue(Role::Plain, ",");
         }
         line = line.words(Role::Doubt, &format!("{} special", count(special)));
+    }
+    if suspects > 0 {
+        if races + doubts + special > 0 {
+            line = line.glue(Role::Plain, ",");
+        }
+        line = line.words(Role::Doubt, &counted(suspects, "suspect", "suspects"));
     }
     if unknown > 0 {
         line = line.words(
@@ -156,6 +169,11 @@ pub(super) fn index(style: &Style, page: &mut Page<'_>, races: &[&Race], when: O
             line = line
                 .glue(Role::Plain, ",")
                 .put(Role::Doubt, "possibly atomic");
+        }
+        if let Some(analysed) = &race.analysed {
+            line = line
+                .glue(Role::Plain, ",")
+                .put(Role::Plain, analysed.standing.name());
         }
         if race.is_freed() {
             line = line

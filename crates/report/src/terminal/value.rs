@@ -6,7 +6,7 @@ use crate::notes;
 use crate::numbers::counted;
 use crate::style::{Role, Style};
 use crate::values;
-use redhanded_model::Race;
+use redhanded_model::{Race, SeenBy};
 
 /// Changed words of a wide value that are shown.
 const WORDS: usize = 4;
@@ -17,6 +17,9 @@ pub(super) fn value(style: &Style, page: &mut Page<'_>, race: &Race) {
     let changed = values::changed_bits(values, style);
     let fields = values::fields(values, &race.what.bit_fields);
     let line = label(style, Role::Heading, "value");
+    if race.seen_by == SeenBy::Analysis {
+        return;
+    }
     if values.before.is_empty() || values.after.is_empty() {
         page.put(2, HANG, line.words(Role::Plain, "not known"));
         return;

@@ -7,11 +7,11 @@ use proptest::option;
 use proptest::prelude::*;
 use proptest::sample::select;
 use redhanded_model::{
-    AccessKind, AccessReport, AccessValue, BitField, Block, Class, Context, ContextKind, Crash,
-    CrashWindow, Creation, Differing, Ending, Fingerprint, Frame, Hunted, Leaning, Leans, Line,
-    Loss, Losses, Pointee, PointeeSource, Race, Region, ReplayTally, Report, Rule, Run, SeenBy,
-    SiteCounts, Spot, Standstill, Suspect, Svma, ThreadName, Typed, Unseen, Usage, Values, Verdict,
-    What, combine,
+    AccessKind, AccessReport, AccessValue, Analysed, Analysis, BitField, Block, Class, Context,
+    ContextKind, Crash, CrashWindow, Creation, Differing, Ending, Fingerprint, Frame, Hunted,
+    Leaning, Leans, Line, Loss, Losses, Pointee, PointeeSource, Race, RaceStanding, Region,
+    ReplayTally, Report, Rule, Run, SeenBy, SiteCounts, Spot, Standstill, Suspect, Svma,
+    ThreadName, Typed, Unseen, Usage, Values, Verdict, What, combine,
 };
 use redhanded_report::json::{self, Json};
 use redhanded_report::{Format, Style, Terminal, Writer};
@@ -279,7 +279,7 @@ fn race() -> impl Strategy<Value = Race> {
             option::of(verdict()),
         ),
         what(),
-        select(vec![SeenBy::Watch, SeenBy::Value]),
+        select(vec![SeenBy::Watch, SeenBy::Value, SeenBy::Analysis]),
         (vec(any::<u8>(), 0..70), vec(any::<u8>(), 0..70)),
         vec(suspect(), 0..3),
         option::of(name()),
@@ -301,6 +301,10 @@ fn race() -> impl Strategy<Value = Race> {
                 rule,
                 evidence: words.map(|words| fixtures::evidence(&words)),
                 what,
+                analysed: matches!(seen_by, SeenBy::Analysis).then(|| Analysed {
+                    standing: RaceStanding::Suspect,
+                    by: vec![Analysis::HappensBefore, Analysis::Lockset],
+                }),
                 seen_by,
                 values: Values {
                     before,
@@ -346,6 +350,7 @@ fn report(seconds: impl Strategy<Value = f64> + Clone) -> impl Strategy<Value = 
                 let (wall_s, held_s, thread_s) = times;
                 let [runs, samples, windows, total, armed, sampled, alone, stale] = numbers;
                 let run = Run {
+                    recorded: None,
                     program,
                     runs,
                     cut_off: runs / 2,

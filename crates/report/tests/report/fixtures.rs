@@ -79,6 +79,7 @@ fn race(what: What, values: Values, accesses: Vec<AccessReport>) -> Race {
         evidence: None,
         what,
         seen_by: SeenBy::Watch,
+        analysed: None,
         values,
         instances: 3,
         accesses,
@@ -430,6 +431,7 @@ pub fn run() -> Report {
         losses.0.insert(loss, number);
     }
     let run = Run {
+        recorded: None,
         program: vec!["./demo".into(), "--threads=4".into()],
         runs: 1,
         cut_off: 0,

@@ -3,7 +3,7 @@
 use super::{About, Answer, Fact, Question, Quote};
 use crate::source::SourceFiles;
 use crate::{ImageFile, Mapped, read};
-use redhanded_detect::{Finding, Folder, name_code, name_crash, name_data, tally};
+use redhanded_detect::{Finding, Folder, name_code, name_crash, name_data, sort_of, tally};
 use redhanded_image::{Image, Spots};
 use redhanded_model::{Avma, Bytes, Race, Svma};
 use redhanded_replay::Place;
@@ -71,8 +71,14 @@ impl Desk<'_> {
                 self.mapped.add(module, file.as_ref(), self.images);
                 return None;
             }
-            Question::Collision(collision) => {
+            Question::Sorts { modules, touches } => {
+                let modules = self.mapped.of(&modules);
+                let sorts = touches.iter().map(|touch| sort_of(touch, &modules));
+                Answer::Sorts(sorts.collect())
+            }
+            Question::Collision(mut collision) => {
                 let modules = self.mapped.of(&collision.modules);
+                collision.complete(&modules);
                 let finding = self.folder.judge(&collision, &modules);
                 let quotes = match &finding {
                     Finding::Instance(race) if race.class.is_listed() => self.quotes(race),

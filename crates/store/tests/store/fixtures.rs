@@ -95,6 +95,7 @@ pub fn race(variable: &str, accesses: Vec<AccessReport>) -> Race {
             block: None,
         },
         seen_by: SeenBy::Watch,
+        analysed: None,
         values: Values::default(),
         instances: 1,
         lines: vec![accesses.iter().map(Line::from).collect()],

@@ -259,6 +259,7 @@ impl Walker<'_, '_, '_> {
 
     pub(super) fn declaration(&mut self, node: Node<'_>) {
         let base = self.described_base(node);
+        let first_of_all = self.found.len();
         let mut cursor = node.walk();
         let declarators: Vec<_> = node
             .children_by_field_name("declarator", &mut cursor)
@@ -305,7 +306,7 @@ impl Walker<'_, '_, '_> {
                         None => break,
                     }
                 }
-                self.made.insert(text, kind);
+                self.made.insert(text.clone(), kind);
             }
             if value.is_some()
                 && let Some(mut place) = self.lvalue(name)
@@ -315,7 +316,29 @@ impl Walker<'_, '_, '_> {
                 place.anchors.push(self.at(declarator));
                 self.record(place, Use::Write);
             }
+            // `ATOMIC x = 1;` is no declaration if `x` is declared elsewhere.
+            if base == Some(Type::Unknown) && self.is_declared_elsewhere(&text, self.at(name)) {
+                let word = node
+                    .child_by_field_name("type")
+                    .map(|kind| self.written(kind));
+                let doubt = Doubt::UnknownName(word.unwrap_or_default());
+                for candidate in self.found.iter_mut().skip(first_of_all) {
+                    candidate.verdict = Verdict::Unknown(doubt.clone());
+                }
+            }
         }
+    }
+
+    /// Whether nothing of this name is declared on its line.
+    fn is_declared_elsewhere(&self, name: &str, at: Position) -> bool {
+        let around = self.around;
+        let known = around.locals.get(name).into_iter().flatten();
+        let mut known = known.chain(around.scope.globals.get(name).into_iter().flatten());
+        let here = |die: &Die| {
+            let declared = around.program.declared(*die);
+            declared.is_some_and(|(_, line)| line == at.0)
+        };
+        !known.any(here)
     }
 
     /// The position of the operator of an expression.

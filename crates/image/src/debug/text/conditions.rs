@@ -16,6 +16,8 @@ const MAX_CONDITIONS: usize = 64;
 pub(in crate::debug) struct Condition {
     pub(in crate::debug) start: Position,
     pub(in crate::debug) end: Position,
+    /// Where else a compiler may place its test: at the `:` between two arms.
+    pub(in crate::debug) sign: Option<Position>,
     /// Whether it is that of a loop that makes a first turn in any case: nothing is ahead of it.
     pub(in crate::debug) entered: bool,
 }
@@ -156,6 +158,7 @@ fn condition(parent: Node<'_>, child: Node<'_>, text: &str) -> Option<Condition>
             return Some(Condition {
                 start: position(parent.start_position()),
                 end: position(body.start_position()),
+                sign: None,
                 entered: is_entered(parent, text),
             });
         }
@@ -177,8 +180,17 @@ fn condition(parent: Node<'_>, child: Node<'_>, text: &str) -> Option<Condition>
     Some(Condition {
         start: position(test.start_position()),
         end: position(end),
+        sign: colon(parent),
         entered,
     })
+}
+
+/// Where the `:` of `a ? b : c` is.
+fn colon(parent: Node<'_>) -> Option<Position> {
+    let mut cursor = parent.walk();
+    let mut signs = parent.children(&mut cursor);
+    let colon = signs.find(|child| child.kind() == ":")?;
+    (parent.kind() == "conditional_expression").then(|| position(colon.start_position()))
 }
 
 /// The conditions of those statements before `child` that may leave the block, last first.
@@ -198,6 +210,7 @@ fn exits_before(block: Node<'_>, child: Node<'_>, text: &str) -> Vec<Condition> 
             (is_branch && leaves(branch) && !is_constant(test, text)).then(|| Condition {
                 start: position(test.start_position()),
                 end: position(test.end_position()),
+                sign: None,
                 entered: false,
             })
         })

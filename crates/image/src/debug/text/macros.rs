@@ -5,7 +5,7 @@
 //! definition may be conditional, and others may be given on the command line.
 
 use super::lexer::{Token, TokenKind, tokens};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 /// How deep macros are expanded.
@@ -337,6 +337,28 @@ impl Macros {
         self.known.get(name).is_some_and(|known| !known.of_system)
     }
 
+    /// Whether a word in front of a statement may change what it means. It is a macro that is not
+    /// known, or one that makes a pragma or a transaction of it.
+    pub(in crate::debug) fn may_change_statement(&self, name: &str) -> bool {
+        let mut open = vec![name];
+        let mut seen = HashSet::new();
+        while let Some(name) = open.pop() {
+            if !seen.insert(name) {
+                continue;
+            }
+            match self.lookup(name) {
+                Lookup::Unsure => return true,
+                Lookup::Nothing => {}
+                Lookup::Macro(meaning) => {
+                    let words = meaning.body.iter().filter(|token| token.is_word());
+                    open.extend(words.map(|token| token.text.as_str()));
+                }
+            }
+        }
+        let changes = |name: &&str| *name == "_Pragma" || name.starts_with("__transaction");
+        matches!(self.lookup(name), Lookup::Nothing) || seen.iter().any(changes)
+    }
+
     fn lookup(&self, name: &str) -> Lookup<'_> {
         match self.known.get(name) {
             Some(known) if known.certain && !known.conflict => Lookup::Macro(&known.meaning),
@@ -545,6 +567,26 @@ mod tests {
         assert_eq!(expand(guarded, "GET(a)"), ("( a )".to_owned(), vec![]));
         let constants = "int x;\n#ifdef A\n#define N 1\n#else\n#define N 2\n#endif\n";
         assert!(expand(constants, "N").1.is_empty());
+    }
+
+    #[test]
+    fn a_macro_in_front_of_a_statement() {
+        let changes = |source: &str| {
+            let macros = Macros::of_files(&[(Arc::new(Directives::read(source)), false)]);
+            macros.may_change_statement("M")
+        };
+        assert!(changes(""));
+        assert!(changes(
+            "#define P(x) _Pragma(#x)\n#define M P(omp atomic)\n"
+        ));
+        assert!(changes("#define M(x) __transaction_atomic\n"));
+        assert!(changes(
+            "int x;\n#ifdef _OPENMP\n#define M N\n#else\n#define M\n#endif\n"
+        ));
+        assert!(!changes(
+            "#define M(a) for (a = 0; a < N; a++)\n#define N 3\n"
+        ));
+        assert!(!changes("#define M M\n"));
     }
 
     #[test]

@@ -5,5 +5,6 @@ pub(super) mod conditions;
 pub(super) mod lexer;
 mod loops;
 pub(super) mod macros;
+mod prefixes;
 pub(super) mod regions;
 pub(super) mod rust;

@@ -1,7 +1,8 @@
 //! Source files of C and C++, parsed: which statements of which function are at a position.
 
 use super::super::openmp::AtomicDirective;
-use super::lexer::Position;
+use super::lexer::{Position, tokens};
+use super::prefixes::prefixes;
 use std::ops::{ControlFlow, Range};
 use std::time::{Duration, Instant};
 use tree_sitter::{Language, Node, ParseOptions, Parser, Point, Tree};
@@ -50,6 +51,9 @@ pub(in crate::debug) struct Region {
     pub(in crate::debug) end: Position,
     /// The `omp atomic` that it is under.
     pub(in crate::debug) omp_atomic: Option<AtomicDirective>,
+    /// Words in front of it, or of the blocks that it is in, which may be macros that change what
+    /// it means.
+    pub(in crate::debug) prefixes: Vec<String>,
     /// Whether the parser could not make sense of it.
     pub(in crate::debug) broken: bool,
 }
@@ -135,7 +139,10 @@ impl SourceFile {
             .descendant_for_point_range(point, point)?;
         // Without a column a line may begin outside of a function and end in it.
         let holder = loop {
-            if is_function(node) && node.child_by_field_name("body").is_some() {
+            if is_function(node)
+                && node.child_by_field_name("body").is_some()
+                && !is_macro_with_block(node)
+            {
                 break node;
             }
             node = node.parent()?;
@@ -157,6 +164,20 @@ impl SourceFile {
             }
         }
         collected.statement(body, 0);
+        let written = self.text.get(body.byte_range()).unwrap_or_default();
+        let written = tokens(written, position(body.start_position()));
+        let starts: Vec<Position> = collected
+            .regions
+            .iter()
+            .map(|region| region.start)
+            .collect();
+        for (region, words) in collected
+            .regions
+            .iter_mut()
+            .zip(prefixes(&written, &starts))
+        {
+            region.prefixes = words;
+        }
         Some(Function {
             name: declarator.and_then(|declarator| self.declared_name(declarator)),
             head: row_number(holder.start_position())..row_number(body.start_position()) + 1,
@@ -185,6 +206,22 @@ impl SourceFile {
             node = next?;
         }
         None
+    }
+
+    /// The directive that a line belongs to: `#pragma`, with all its lines.
+    pub(in crate::debug) fn directive(&self, line: u32) -> Option<String> {
+        let mut first = line;
+        while let Some(before) = first.checked_sub(1)
+            && self
+                .line(before)
+                .is_some_and(|text| text.trim_end().ends_with('\\'))
+        {
+            first = before;
+        }
+        let text = self.line(first)?;
+        text.trim_start().starts_with('#').then_some(())?;
+        let lines: Vec<&str> = (first..=line).filter_map(|line| self.line(line)).collect();
+        Some(lines.join("\n"))
     }
 
     /// One line.
@@ -229,6 +266,21 @@ fn is_function(node: Node<'_>) -> bool {
     matches!(node.kind(), "function_definition" | "lambda_expression")
 }
 
+/// Whether it looks like a function in a function: `FOREACH(x) { … }`.
+fn is_macro_with_block(node: Node<'_>) -> bool {
+    let mut around = node.parent();
+    while let Some(parent) = around
+        && parent.kind().starts_with("preproc_")
+    {
+        around = parent.parent();
+    }
+    node.kind() == "function_definition"
+        && around.is_some_and(|around| {
+            let kind = around.kind();
+            kind == "compound_statement" || kind == "else_clause" || kind.ends_with("_statement")
+        })
+}
+
 fn row_number(point: Point) -> u32 {
     u32::try_from(point.row + 1).unwrap_or(u32::MAX)
 }
@@ -260,6 +312,7 @@ impl Collected<'_> {
                 start: position(node.start_position()),
                 end: position(node.end_position()),
                 omp_atomic,
+                prefixes: Vec::new(),
                 broken: node.is_error() || node.is_missing(),
             });
         }
@@ -309,6 +362,8 @@ impl Collected<'_> {
                 let _ = field("body").and_then(|body| self.statement(body, depth + 1));
                 None
             }
+            // A macro in front of a block.
+            "function_definition" => field("body").and_then(|body| self.statement(body, depth + 1)),
             "for_range_loop" => {
                 // The elements are read at the declaration, by operators of the range.
                 self.parts(node, &["right", "declarator"]);

@@ -1,0 +1,340 @@
+//! `redhanded analyze`: the races in a recording.
+//!
+//! Three passes over each process: which memory its threads share, the analyses over what
+//! touches it, and what memory that was. Each holds a piece of each thread, and something for
+//! each shared word.
+
+mod modules;
+mod pairs;
+mod shared;
+mod sorting;
+
+use crate::arguments::Analyze;
+use crate::documents::repository;
+use crate::exit::Failure;
+use crate::namer::{Hired, Namer, Work};
+use crate::observe::Display;
+use crate::{debuginfod, run, screen};
+use modules::Modules;
+use pairs::{Gathering, Pair, Pairs, Place, resolve};
+use redhanded_analysis::{Event, HappensBefore, Lockset, Sequencers, What};
+use redhanded_detect::{Folded, Folder};
+use redhanded_image::DebugSearch;
+use redhanded_model::{Analysed, Analysis, Ending, Recorded, Report, Run, Unseen};
+use redhanded_recording::translate::Translator;
+use redhanded_recording::{Damage, Process, Recording, steps};
+use redhanded_report::{Progress, Shown, Terminal, Writer};
+use redhanded_session::{Answer, Question};
+use redhanded_sys::{Rights, effective_user, renounce_debug_information};
+use redhanded_verdict::judge;
+use shared::Shared;
+use sorting::Sorting;
+use std::collections::HashMap;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// So many pairs of places get names. Whoever has more has other worries.
+const MOST_PAIRS: usize = 2000;
+
+/// Analyses a recording and prints what was found.
+pub fn analyze(arguments: &Analyze) -> Result<ExitCode, Failure> {
+    let annotations = arguments.verdicts.read()?;
+    arguments.documents.check()?;
+    let shown = screen::shown(arguments.progress, arguments.quiet, false);
+    let display = run::display(
+        arguments.quiet,
+        &arguments.detail,
+        arguments.verdicts.shows_benign(),
+        shown,
+    );
+    let how: Vec<Analysis> = arguments.by.iter().map(|by| (*by).into()).collect();
+    let search = search(&arguments.sources);
+    let mut examined = examine(&arguments.recording, &how, search, &display, shown)?;
+    judge(&mut examined.report, &annotations);
+    let report = &examined.report;
+    let mut text = Vec::new();
+    let source = display.source();
+    let written = (arguments.documents).write_or_print(report, &source, &mut text);
+    if text.is_empty() && !arguments.quiet {
+        let terminal = Terminal::new(screen::style_of_stdout())
+            .explaining(arguments.detail.explain)
+            .verbose(arguments.detail.verbose)
+            .with_assembly(arguments.detail.asm)
+            .showing_benign(arguments.verdicts.shows_benign())
+            .with_base(repository())
+            .with_source(source);
+        terminal.write(report, &mut text)?;
+    }
+    screen::print(&text)?;
+    written?;
+    if let Some(why) = examined.cut_short {
+        return Err(Failure::Usage(format!(
+            "{} is cut short or damaged ({why}); the report covers what is in it",
+            arguments.recording.display()
+        )));
+    }
+    let failed = arguments.fail_on.status(report, arguments.exit_code);
+    Ok(failed.unwrap_or(ExitCode::SUCCESS))
+}
+
+/// Where to search for debug information and sources.
+pub fn search(sources: &[PathBuf]) -> DebugSearch {
+    let mut search = DebugSearch {
+        sources: sources.to_vec(),
+        ..DebugSearch::default()
+    };
+    search.roots.extend(debuginfod::root());
+    search
+}
+
+/// What is in a recording.
+pub struct Examined {
+    /// The races.
+    pub report: Report,
+    /// What is wrong with the recording, if it ends too early.
+    pub cut_short: Option<String>,
+}
+
+/// Analyses a recording. This process must not have a second thread yet.
+pub fn examine(
+    path: &Path,
+    how: &[Analysis],
+    search: DebugSearch,
+    display: &Display,
+    shown: Shown,
+) -> Result<Examined, Failure> {
+    let recording = Recording::open(path)?;
+    let work = Work {
+        search,
+        ..Work::default()
+    };
+    let mut namer = Namer::start(work)?.alone()?;
+    renounce_debug_information();
+    // Whoever owns a recording chose the files that it names.
+    if effective_user() == 0
+        && let Ok(about) = fs::metadata(path)
+    {
+        let rights = Rights::of_owner(about.uid(), about.gid());
+        namer.asker.tell(&Question::Rights(rights));
+    }
+    let mut examination = Examination {
+        recording: &recording,
+        how,
+        namer,
+        display,
+        shown,
+        folder: Folder::new(),
+        recorded: Recorded::default(),
+        unseen: Vec::new(),
+        cut_short: recording.cut_short().map(str::to_owned),
+        modules: 0,
+    };
+    for process in recording.processes() {
+        if process.threads().len() > 1 {
+            examination.process(process);
+        }
+    }
+    let (races, set_aside) = examination.folder.into_races();
+    let report = Report {
+        run: Run {
+            recorded: Some(examination.recorded),
+            unseen: examination.unseen,
+            cut_short: examination.cut_short.is_some(),
+            ..about(&recording)
+        },
+        races,
+        set_aside,
+    };
+    examination.namer.dismiss()?;
+    Ok(Examined {
+        report,
+        cut_short: examination.cut_short,
+    })
+}
+
+/// The run that was recorded.
+fn about(recording: &Recording) -> Run {
+    let header = recording.header();
+    let mut program = vec![header.program.clone()];
+    program.extend(header.arguments.iter().cloned());
+    let ending = recording.ending();
+    let seconds = ending.map_or(0.0, |ending| ending.milliseconds as f64 / 1000.0);
+    Run {
+        program,
+        runs: 1,
+        ending: ending.and_then(|ending| match (ending.status, ending.signal) {
+            (Some(status), _) => Some(Ending::Exited { status }),
+            (None, Some(signal)) => Some(Ending::Killed {
+                signal,
+                core: false,
+            }),
+            (None, None) => None,
+        }),
+        wall_s: seconds,
+        ..Run::default()
+    }
+}
+
+struct Examination<'a> {
+    recording: &'a Recording,
+    how: &'a [Analysis],
+    namer: Hired,
+    display: &'a Display,
+    shown: Shown,
+    folder: Folder,
+    recorded: Recorded,
+    unseen: Vec<Unseen>,
+    cut_short: Option<String>,
+    /// Modules so far, of all processes.
+    modules: u32,
+}
+
+impl Examination<'_> {
+    fn unseen(&mut self, what: &str, why: impl Into<String>) {
+        let unseen = Unseen {
+            what: what.to_owned(),
+            why: why.into(),
+        };
+        if !self.unseen.contains(&unseen) {
+            self.unseen.push(unseen);
+        }
+    }
+
+    fn process(&mut self, process: &Process) {
+        let total = self.recording.size(process);
+        let progress = Progress::bytes(self.shown, "analysing", total.saturating_mul(3));
+        let started = self.recording.header().started;
+        let modules = Modules::of(process, started, &mut self.modules);
+        for question in modules.tell() {
+            self.namer.asker.tell(&question);
+        }
+        for path in modules.changed() {
+            let why = "changed after the recording was made, so its names are not used";
+            self.unseen(path, why);
+        }
+        let shared = Shared::of(self.recording, process, &progress);
+        let (pairs, translator) = self.pairs(process, &modules, &shared, &progress);
+        self.recorded.processes += 1;
+        self.recorded.threads += translator.tasks().len() as u64;
+        let mut trusted = true;
+        if translator.lost() > 0 {
+            trusted = false;
+            let why = "what the recorder lost may have ordered any two accesses";
+            self.unseen(&format!("{} lost entries", translator.lost()), why);
+        }
+        if shared.is_full() {
+            trusted = false;
+            self.unseen(
+                "part of the memory",
+                "the program uses more than can be kept track of",
+            );
+        }
+        let mut pairs = pairs;
+        if !trusted {
+            pairs.distrust();
+        }
+        let mut pairs = pairs.finish();
+        if pairs.len() > MOST_PAIRS {
+            let more = pairs.len() - MOST_PAIRS;
+            self.unseen(&format!("{more} pairs of places"), "too many to name");
+            pairs.truncate(MOST_PAIRS);
+        }
+        let places = resolve(self.recording, process, &mut pairs, &progress);
+        progress.finish();
+        for (pair, place) in pairs.iter().zip(places) {
+            self.add(process, &modules, pair, &place, &translator);
+        }
+    }
+
+    /// Runs the analyses.
+    fn pairs<'p>(
+        &mut self,
+        process: &'p Process,
+        modules: &Modules<'_>,
+        shared: &Shared,
+        progress: &Progress,
+    ) -> (Pairs, Translator<'p>) {
+        let mut judge = Sorting::new(process, modules, shared, &mut self.namer.asker);
+        let mut translator = Translator::new(process);
+        let has = |analysis| self.how.contains(&analysis);
+        let mut happens_before = has(Analysis::HappensBefore).then(HappensBefore::default);
+        let mut sequencers = has(Analysis::Sequencers).then(Sequencers::default);
+        let mut lockset = has(Analysis::Lockset).then(Lockset::default);
+        let damage = Damage::default();
+        let mut events: Vec<Event> = Vec::new();
+        let mut last: HashMap<_, u64> = HashMap::new();
+        let mut entries = 0u64;
+        for step in steps(self.recording, process, &damage) {
+            entries += 1;
+            progress.advance(16);
+            self.recorded.sequencers += u64::from(step.item.number.is_some());
+            translator.step(&step, &mut judge, &mut events);
+            for event in events.drain(..) {
+                if let Some(number) = event.number {
+                    last.insert(event.thread, number);
+                }
+                if let Some(analysis) = &mut happens_before {
+                    analysis.push(&event);
+                }
+                if let Some(analysis) = &mut sequencers {
+                    analysis.push(&event);
+                }
+                if let Some(analysis) = &mut lockset
+                    && (!matches!(event.what, What::Access(_)) || judge.is_own(event.place))
+                {
+                    analysis.push(&event);
+                }
+            }
+        }
+        self.recorded.entries += entries;
+        let mut pairs = Gathering::new(&mut judge, modules);
+        if let Some(analysis) = happens_before {
+            pairs.add_findings(Analysis::HappensBefore, analysis.finish());
+        }
+        if let Some(analysis) = sequencers {
+            pairs.add_findings(Analysis::Sequencers, analysis.finish());
+        }
+        if let Some(analysis) = lockset {
+            pairs.add_suspicions(analysis.finish());
+        }
+        let mut pairs = pairs.finish();
+        if let Some(why) = damage.get() {
+            // What an unfinished region did later is not known.
+            pairs.distrust_from(&last);
+            self.cut_short.get_or_insert(why);
+        }
+        (pairs, translator)
+    }
+
+    /// Has a pair named and judged.
+    fn add(
+        &mut self,
+        process: &Process,
+        modules: &Modules<'_>,
+        pair: &Pair,
+        place: &Place,
+        translator: &Translator<'_>,
+    ) {
+        let analysed = Analysed {
+            standing: pair.standing,
+            by: pair.by.clone(),
+        };
+        let collision = pair.collision(process, modules, place, translator, &analysed);
+        let question = Question::Collision(Box::new(collision));
+        let answer = self.namer.asker.ask(&question, || {});
+        if let Some(Answer::Finding {
+            finding, quotes, ..
+        }) = answer
+        {
+            for quote in &quotes {
+                self.display.quotes.add(quote);
+            }
+            let folded = self.folder.fold(finding);
+            if !matches!(folded, Folded::SetAside) {
+                self.folder.analysed(folded, &analysed, pair.instances);
+            }
+        }
+    }
+}

@@ -1,0 +1,360 @@
+//! From what the analyses found to pairs that can be named.
+
+use super::modules::Modules;
+use super::sorting::Sorting;
+use redhanded_analysis::{Atomicity, Finding, Side, Standing, Suspicion};
+use redhanded_detect::{Around, Collision, Confirmed};
+use redhanded_model::{
+    AccessKind, Analysed, Analysis, Avma, Block, Bytes, Form, ModuleId, RaceStanding, Region,
+    Registers, SpaceId, Svma, TaskId, ThreadName, WindowEnd, WindowId, WindowRecord,
+};
+use redhanded_recording::translate::{Allocation, Judge, Origin, Translator};
+use redhanded_recording::wire::Kind;
+use redhanded_recording::{Damage, Process, Recording, steps};
+use redhanded_report::Progress;
+use std::collections::HashMap;
+use std::time::Duration;
+
+/// Two places whose accesses conflict.
+#[derive(Clone, Debug)]
+pub struct Pair {
+    /// The accesses of an instance.
+    pub sides: [Side; 2],
+    /// Their instructions and return addresses.
+    stacks: [Vec<u64>; 2],
+    pub standing: RaceStanding,
+    pub by: Vec<Analysis>,
+    pub instances: u64,
+}
+
+/// The pairs that were found.
+#[derive(Default)]
+pub struct Pairs {
+    found: Vec<Pair>,
+    indices: HashMap<[u64; 2], usize>,
+}
+
+/// The memory of a pair, as far as it is known.
+pub type Place = Option<Allocation>;
+
+/// Decides which pairs are worth telling.
+pub struct Gathering<'j, 'a> {
+    judge: &'j mut Sorting<'a>,
+    modules: &'j Modules<'a>,
+    pairs: Pairs,
+}
+
+impl Pairs {
+    /// Everything is suspect only.
+    pub fn distrust(&mut self) {
+        for pair in &mut self.found {
+            pair.standing = RaceStanding::Suspect;
+        }
+    }
+
+    /// Whatever is in the last region of its thread is suspect only.
+    pub fn distrust_from(&mut self, last: &HashMap<TaskId, u64>) {
+        for pair in &mut self.found {
+            let is_open = |side: &Side| {
+                let last = last.get(&side.thread);
+                last.is_none_or(|last| side.sequencer >= *last)
+            };
+            if pair.sides.iter().any(is_open) {
+                pair.standing = RaceStanding::Suspect;
+            }
+        }
+    }
+
+    /// All of them, the surest first.
+    pub fn finish(mut self) -> Vec<Pair> {
+        self.found
+            .sort_by_key(|pair| (pair.standing, std::cmp::Reverse(pair.instances)));
+        self.found
+    }
+}
+
+impl<'j, 'a> Gathering<'j, 'a> {
+    /// None yet.
+    pub fn new(judge: &'j mut Sorting<'a>, modules: &'j Modules<'a>) -> Self {
+        Self {
+            judge,
+            modules,
+            pairs: Pairs::default(),
+        }
+    }
+
+    /// Adds what happens-before or sequencers found.
+    pub fn add_findings(&mut self, by: Analysis, findings: Vec<Finding>) {
+        for finding in findings {
+            let Some(instance) = finding.instances.first() else {
+                continue;
+            };
+            let standing = match finding.standing() {
+                Standing::Unordered => RaceStanding::Unordered,
+                Standing::Suspect => RaceStanding::Suspect,
+            };
+            let instances = finding.unordered.saturating_add(finding.suspect);
+            self.add(by, instance.sides, standing, instances);
+        }
+    }
+
+    /// Adds what lockset suspects.
+    pub fn add_suspicions(&mut self, suspicions: Vec<Suspicion>) {
+        for one in suspicions {
+            self.add(
+                Analysis::Lockset,
+                one.sides,
+                RaceStanding::Suspect,
+                one.instances,
+            );
+        }
+    }
+
+    fn add(&mut self, by: Analysis, sides: [Side; 2], standing: RaceStanding, instances: u64) {
+        let own = sides.map(|side| self.judge.is_own(side.place));
+        let stacks = sides.map(|side| self.judge.stack(side.place));
+        let is_linker = |stack: &Vec<u64>| self.modules.is_linker(stack[0]);
+        // A runtime's data is its own business, and so are the tables that the linker fills in.
+        if own == [false, false]
+            || stacks.iter().any(is_linker)
+            || sides
+                .iter()
+                .any(|side| self.modules.is_runtime(side.bytes.start.0))
+        {
+            return;
+        }
+        let asked_for = sides.map(|side| self.judge.is_asked_for(side.place));
+        let standing = match asked_for {
+            [true, true] => standing,
+            _ => RaceStanding::Suspect,
+        };
+        let mut key = sides.map(|side| side.place.0);
+        key.sort_unstable();
+        if let Some(&known) = self.pairs.indices.get(&key) {
+            let known = &mut self.pairs.found[known];
+            if standing < known.standing {
+                known.sides = sides;
+                known.stacks = stacks;
+                known.standing = standing;
+            }
+            known.instances = known.instances.max(instances);
+            if !known.by.contains(&by) {
+                known.by.push(by);
+            }
+            return;
+        }
+        self.pairs.indices.insert(key, self.pairs.found.len());
+        self.pairs.found.push(Pair {
+            sides,
+            stacks,
+            standing,
+            by: vec![by],
+            instances,
+        });
+    }
+
+    /// The pairs.
+    pub fn finish(self) -> Pairs {
+        self.pairs
+    }
+}
+
+/// Goes through the recording once more for what the analyses do not keep: what memory each pair
+/// is about, as it was when its second side was there, and all bytes of both accesses. An
+/// analysis keeps those of the word where the two met, and whether an access can be atomic
+/// depends on all of them.
+pub fn resolve(
+    recording: &Recording,
+    process: &Process,
+    pairs: &mut [Pair],
+    progress: &Progress,
+) -> Vec<Place> {
+    let mut places = vec![None; pairs.len()];
+    let mut wanted: HashMap<(u64, u64), Vec<(usize, usize)>> = HashMap::new();
+    let mut last = 0;
+    for (index, pair) in pairs.iter().enumerate() {
+        for (at, side) in pair.sides.iter().enumerate() {
+            let number = Translator::number_of(side.sequencer);
+            last = last.max(number);
+            let key = (number, side.place.0);
+            wanted.entry(key).or_default().push((index, at));
+        }
+    }
+    let mut translator = Translator::new(process);
+    let mut events = Vec::new();
+    let mut current = vec![0; process.threads().len()];
+    for step in steps(recording, process, &Damage::default()) {
+        progress.advance(16);
+        let item = &step.item;
+        let thread = &mut current[step.thread as usize];
+        if let Some(number) = item.number {
+            *thread = number;
+            if number > last {
+                break;
+            }
+        }
+        let sides = wanted.get(&(*thread, item.entry.word));
+        for (index, at) in sides.into_iter().flatten() {
+            let bytes = Bytes::new(Avma(item.entry.address), item.length());
+            let side = &mut pairs[*index].sides[*at];
+            if is_access(item.entry.kind) && bytes.overlaps(side.bytes) {
+                if *at == 1 {
+                    places[*index] = translator.allocation(side.bytes.start.0).copied();
+                }
+                side.bytes = bytes;
+            }
+        }
+        translator.step(&step, &mut Nobody, &mut events);
+        events.clear();
+    }
+    places
+}
+
+const fn is_access(kind: Kind) -> bool {
+    matches!(kind, Kind::Read | Kind::Write | Kind::Update | Kind::Atomic)
+}
+
+/// Says nothing of any access, where only calls matter.
+struct Nobody;
+
+impl Judge for Nobody {
+    fn is_runtime(&mut self, _: u32) -> bool {
+        false
+    }
+
+    fn atomicity(
+        &mut self,
+        _: redhanded_analysis::Place,
+        _: AccessKind,
+        _: Bytes,
+    ) -> Option<Atomicity> {
+        None
+    }
+}
+
+impl Pair {
+    /// The pair in the form in which collisions are judged.
+    pub fn collision(
+        &self,
+        process: &Process,
+        modules: &Modules<'_>,
+        place: &Place,
+        translator: &Translator<'_>,
+        analysed: &Analysed,
+    ) -> Collision {
+        let [one, other] = self.sides;
+        let name = |task: TaskId| thread_name(process, translator, task);
+        let stack =
+            |at: usize| -> Vec<Avma> { self.stacks[at].iter().copied().map(Avma).collect() };
+        let pc = Avma(self.stacks[0][0]);
+        let module = modules.at(pc.0);
+        let created = |task: TaskId| {
+            let (creator, at) = translator.tasks().get(task.0 as usize)?.creator?;
+            let mut stack = vec![Avma(process.site(at.0 as u32)?)];
+            let callers = process.stack((at.0 >> 32) as u32);
+            stack.extend(callers.into_iter().map(Avma));
+            Some((name(creator), stack))
+        };
+        Collision {
+            record: WindowRecord {
+                id: WindowId(0),
+                space: SpaceId::default(),
+                module: module.map_or(ModuleId(0), |module| module.id),
+                svma: module.map_or(Svma(pc.0), |module| module.svma(pc)),
+                pc,
+                task: one.thread,
+                registers: Registers::default(),
+                bytes: one.bytes,
+                kind: one.kind,
+                before: Vec::new(),
+                after: Vec::new(),
+                hit: None,
+                end: WindowEnd::Cut,
+                held: Duration::ZERO,
+                losses: Vec::new(),
+            },
+            sampled: (name(one.thread), stack(0)),
+            other: Some((
+                Confirmed {
+                    pc: Avma(self.stacks[1][0]),
+                    kind: other.kind,
+                    bytes: other.bytes,
+                    locked: false,
+                    instruction: String::new(),
+                    system_call: None,
+                    form: Form::default(),
+                    found: None,
+                },
+                name(other.thread),
+                stack(1),
+            )),
+            region: region(process, modules, place, translator, other.bytes.start.0),
+            modules: modules.ids(),
+            suspects: Vec::new(),
+            sampled_code: Vec::new(),
+            around: Around {
+                pointed: Vec::new(),
+                block: place.as_ref().and_then(|place| match place.origin {
+                    Origin::Heap { .. } => Some(Block {
+                        address: place.bytes.start.0,
+                        size: place.bytes.len,
+                    }),
+                    Origin::Mapping => None,
+                }),
+                created: vec![created(one.thread), created(other.thread)],
+            },
+            replay: None,
+            analysed: Some(analysed.clone()),
+        }
+    }
+}
+
+fn thread_name(process: &Process, translator: &Translator<'_>, task: TaskId) -> ThreadName {
+    let task = translator.tasks().get(task.0 as usize);
+    let thread = task.and_then(|task| process.threads().get(task.thread as usize));
+    ThreadName {
+        tid: task.map_or(0, |task| task.tid),
+        name: thread
+            .and_then(redhanded_recording::Thread::name)
+            .unwrap_or_default()
+            .to_owned(),
+        context: None,
+    }
+}
+
+/// Where the bytes are.
+fn region(
+    process: &Process,
+    modules: &Modules<'_>,
+    place: &Place,
+    translator: &Translator<'_>,
+    address: u64,
+) -> Region {
+    if let Some(module) = modules.at(address) {
+        return Region::Global {
+            module: module.name.clone(),
+        };
+    }
+    if place
+        .as_ref()
+        .is_some_and(|place| matches!(place.origin, Origin::Heap { .. }))
+    {
+        return Region::Heap;
+    }
+    let stack = translator.tasks().iter().rposition(|task| {
+        let stack = task.stack;
+        stack.is_some_and(|stack| (stack.start.0..stack.end()).contains(&address))
+    });
+    if let Some(index) = stack.and_then(|index| u32::try_from(index).ok()) {
+        return Region::Stack {
+            thread: thread_name(process, translator, TaskId(index)),
+        };
+    }
+    match place {
+        Some(_) => Region::Mapping {
+            name: "anonymous".to_owned(),
+            shared: false,
+        },
+        None => Region::Unknown,
+    }
+}

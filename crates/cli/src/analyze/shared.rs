@@ -1,0 +1,112 @@
+//! Which memory more than one thread touches. Everything else can neither race nor order
+//! anything, and is most of what a program does.
+
+use redhanded_model::Bytes;
+use redhanded_recording::wire::Kind;
+use redhanded_recording::{Process, Recording};
+use redhanded_report::Progress;
+use std::collections::HashMap;
+
+/// The words of a page.
+const WORDS: usize = 512;
+
+/// As many pages are kept track of: a gigabyte of notes about four of memory.
+const MOST_PAGES: usize = 1 << 20;
+
+/// What is noted of a word that several threads touched.
+const SHARED: u16 = u16::MAX;
+
+/// A longer access is cut off, as it is when it is translated.
+const LONGEST: u64 = 1 << 20;
+
+/// The words that are shared.
+#[derive(Default)]
+pub struct Shared {
+    /// For each word who touched it: nobody (0), one thread, or several.
+    pages: HashMap<u64, Box<[u16; WORDS]>>,
+    is_full: bool,
+}
+
+impl Shared {
+    /// Goes through what all threads of a process did.
+    pub fn of(recording: &Recording, process: &Process, progress: &Progress) -> Self {
+        let mut shared = Self::default();
+        let mut next = 0u16;
+        for thread in process.threads() {
+            next = next.saturating_add(1).min(SHARED - 1);
+            // What is damaged ends the analysis, too.
+            for item in recording.entries(thread).map_while(Result::ok) {
+                progress.advance(16);
+                match item.entry.kind {
+                    Kind::Read | Kind::Write | Kind::Update | Kind::Atomic => {
+                        let length = item.length().min(LONGEST);
+                        shared.touch(item.entry.address, length, next);
+                    }
+                    // Another thread with the same number.
+                    Kind::Start => next = next.saturating_add(1).min(SHARED - 1),
+                    _ => {}
+                }
+            }
+        }
+        shared.pages.retain(|_, words| words.contains(&SHARED));
+        shared
+    }
+
+    fn touch(&mut self, address: u64, length: u64, thread: u16) {
+        if length == 0 {
+            return;
+        }
+        let last = address.saturating_add(length - 1) / 8;
+        for word in address / 8..=last {
+            let page = word / WORDS as u64;
+            if self.pages.len() >= MOST_PAGES && !self.pages.contains_key(&page) {
+                self.is_full = true;
+                return;
+            }
+            let words = self
+                .pages
+                .entry(page)
+                .or_insert_with(|| Box::new([0; WORDS]));
+            let noted = &mut words[(word % WORDS as u64) as usize];
+            if *noted == 0 {
+                *noted = thread;
+            } else if *noted != thread || thread == SHARED - 1 {
+                *noted = SHARED;
+            }
+        }
+    }
+
+    /// Whether there was more memory than can be kept track of.
+    pub const fn is_full(&self) -> bool {
+        self.is_full
+    }
+
+    /// Whether any of these bytes is shared.
+    pub fn has(&self, bytes: Bytes) -> bool {
+        let last = bytes.end().saturating_sub(1) / 8;
+        (bytes.start.0 / 8..=last).any(|word| {
+            let words = self.pages.get(&(word / WORDS as u64));
+            words.is_some_and(|words| words[(word % WORDS as u64) as usize] == SHARED)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use redhanded_model::Avma;
+
+    #[test]
+    fn words_are_shared_by_whoever_touches_a_byte_of_them() {
+        let mut shared = Shared::default();
+        shared.touch(0x1000, 4, 1);
+        shared.touch(0x1004, 8, 2);
+        shared.touch(0x2ffc, 8, 1);
+        shared.touch(0x3000, 1, 3);
+        let has = |start, len| shared.has(Bytes::new(Avma(start), len));
+        assert!(has(0x1000, 1) && has(0x1007, 1));
+        assert!(!has(0x1008, 4));
+        assert!(!has(0x2ff8, 8) && has(0x2ff8, 9));
+        assert!(!has(0x9000, 8));
+    }
+}

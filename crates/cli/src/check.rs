@@ -1,0 +1,230 @@
+//! `redhanded check`: records a program, analyses the recording, and hunts what was found.
+//!
+//! Each step is a command of its own, run as a process of its own: what records a program, what
+//! reads foreign files and what traces have nothing in common but files.
+
+use crate::arguments::Check;
+use crate::documents::repository;
+use crate::exit::{FAILED, Failure};
+use crate::report::read_json;
+use crate::screen;
+use redhanded_image::is_race_at;
+use redhanded_model::{Analysed, Candidate, Race, RaceStanding, Report, Run};
+use redhanded_process::Program;
+use redhanded_recorder::Engine;
+use redhanded_report::{SourceLine, Terminal, Writer};
+use redhanded_sys::{self as sys, REQUESTS};
+use redhanded_target::Signals;
+use redhanded_verdict::judge;
+use std::fs::File;
+use std::path::Path;
+use std::process::{Command, ExitCode, ExitStatus, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How often a step is looked after.
+const TICK: Duration = Duration::from_millis(100);
+
+/// Checks a program; the exit status.
+pub fn check(arguments: &Check) -> Result<ExitCode, Failure> {
+    // Before any thread is started.
+    let signals = Signals::hold();
+    let annotations = arguments.verdicts.read()?;
+    arguments.documents.check()?;
+    Program::find(&arguments.program)?;
+    Engine::find()?;
+    let folder = tempfile::tempdir()?;
+    let own = folder.path().join("recording");
+    let recording = arguments.recording.as_deref().unwrap_or(&own);
+    let mut steps = Steps {
+        signals: &signals,
+        told_to_end: None,
+    };
+
+    say(arguments, "recording");
+    let mut record = redhanded(&["record", "--quiet", "-o"]);
+    record.arg(recording).arg("--").args(&arguments.program);
+    let recorded = steps.run(record)?;
+    if !recording.exists() {
+        return Ok(status(recorded));
+    }
+
+    say(arguments, "analysing the recording");
+    let found = folder.path().join("analysed.json");
+    let mut analyse = redhanded(&["analyze", "--quiet", "--fail-on", "never", "--json"]);
+    analyse.arg(&found).arg(recording);
+    for folder in &arguments.sources {
+        analyse.arg("--sources").arg(folder);
+    }
+    let analysed = steps.run(analyse)?;
+    if !found.exists() {
+        return Ok(status(analysed));
+    }
+    let mut report = read_json(&found)?;
+
+    let is_over = steps.told_to_end.is_some();
+    if !is_over && !arguments.hunt.is_zero() && report.races.iter().any(is_huntable) {
+        let number = report.races.len();
+        let hunt = arguments.hunt.as_secs_f64();
+        say(
+            arguments,
+            &format!("hunting what was found ({number}) for up to {hunt} s"),
+        );
+        hunted(arguments, &mut steps, &found, folder.path(), &mut report)?;
+    }
+    judge(&mut report, &annotations);
+    tell(arguments, &report)?;
+    if analysed.code() == Some(FAILED.into()) {
+        return Ok(ExitCode::from(FAILED));
+    }
+    let failed = arguments.fail_on.status(&report, arguments.exit_code);
+    Ok(failed.unwrap_or_else(|| status(recorded)))
+}
+
+fn say(arguments: &Check, what: &str) {
+    if !arguments.quiet {
+        screen::say(&format!("redhanded: {what}"));
+    }
+}
+
+/// This binary with these arguments.
+fn redhanded(arguments: &[&str]) -> Command {
+    let own = std::env::current_exe().unwrap_or_else(|_| "redhanded".into());
+    let mut command = Command::new(own);
+    command.args(arguments);
+    command
+}
+
+/// The exit status of a step as ours.
+fn status(of: ExitStatus) -> ExitCode {
+    use std::os::unix::process::ExitStatusExt;
+    let code = of.code().unwrap_or_else(|| 128 + of.signal().unwrap_or(0));
+    ExitCode::from(u8::try_from(code).unwrap_or(FAILED))
+}
+
+/// Whether both sides have names by which they can be found again.
+fn is_huntable(race: &Race) -> bool {
+    Candidate::of_race(race).is_some()
+}
+
+/// Runs the steps one after the other.
+struct Steps<'s> {
+    signals: &'s Signals,
+    /// The signal that asked us to end.
+    told_to_end: Option<i32>,
+}
+
+impl Steps<'_> {
+    /// Runs a step to its end. Whoever asks us to end asks the step.
+    fn run(&mut self, mut step: Command) -> Result<ExitStatus, Failure> {
+        // The standard library gives it an empty signal mask again.
+        let mut child = step.spawn()?;
+        loop {
+            if let Some(status) = child.try_wait()? {
+                return Ok(status);
+            }
+            if let Some(taken) = self.signals.wait(TICK)
+                && REQUESTS.contains(&taken.signal)
+            {
+                self.told_to_end = Some(taken.signal);
+                // The terminal has told it already.
+                if taken.by_process {
+                    let _ = sys::kill(child.id().cast_signed(), taken.signal);
+                }
+            }
+        }
+    }
+}
+
+/// Hunts what was found, and puts what was caught into the report.
+fn hunted(
+    arguments: &Check,
+    steps: &mut Steps<'_>,
+    found: &Path,
+    folder: &Path,
+    report: &mut Report,
+) -> Result<(), Failure> {
+    let caught = folder.join("hunted.json");
+    let said = folder.join("said");
+    let limit = format!("{}ms", arguments.hunt.as_millis());
+    let mut hunt = redhanded(&["run", "--quiet", "--kill", "--fail-on", "never", "--for"]);
+    hunt.arg(limit).arg("--suspects").arg(found);
+    hunt.arg("--json").arg(&caught);
+    for folder in &arguments.sources {
+        hunt.arg("--sources").arg(folder);
+    }
+    hunt.arg("--").args(&arguments.program);
+    // What the program prints was printed when it was recorded.
+    hunt.stdin(Stdio::null()).stdout(Stdio::null());
+    hunt.stderr(File::create(&said)?);
+    steps.run(hunt)?;
+    if !caught.exists() {
+        let said = std::fs::read(&said).unwrap_or_default();
+        let said = String::from_utf8_lossy(&said);
+        let why = said.lines().last().unwrap_or("it ended unexpectedly");
+        screen::say(&format!("redhanded: the hunt failed: {why}"));
+        return Ok(());
+    }
+    combine(report, read_json(&caught)?);
+    Ok(())
+}
+
+/// Adds what a hunt caught to what an analysis found.
+fn combine(report: &mut Report, hunted: Report) {
+    for caught in hunted
+        .races
+        .into_iter()
+        .filter(|race| !race.unknown_origin())
+    {
+        let mut by = Vec::new();
+        let is_same = |found: &Race| {
+            let sides = Candidate::of_race(found).map(|candidate| candidate.sides);
+            found.fingerprint == caught.fingerprint
+                || sides.is_some_and(|sides| is_race_at(&caught, &sides))
+        };
+        report.races.retain(|found| {
+            let is_caught = found.analysed.is_some() && is_same(found);
+            if is_caught {
+                by.extend(found.analysed.iter().flat_map(|known| &known.by).copied());
+            }
+            !is_caught
+        });
+        by.sort_unstable();
+        by.dedup();
+        let standing = RaceStanding::Caught;
+        report.races.push(Race {
+            analysed: Some(Analysed { standing, by }),
+            ..caught
+        });
+    }
+    let standing = |race: &Race| race.analysed.as_ref().map(|known| known.standing);
+    report
+        .races
+        .sort_by_key(|race| (race.class, standing(race)));
+    let recorded = std::mem::take(&mut report.run);
+    report.run = Run {
+        program: recorded.program,
+        ending: recorded.ending,
+        recorded: recorded.recorded,
+        cut_short: recorded.cut_short,
+        unseen: [recorded.unseen, hunted.run.unseen].concat(),
+        ..hunted.run
+    };
+}
+
+fn tell(arguments: &Check, report: &Report) -> Result<(), Failure> {
+    let nothing: SourceLine = Arc::new(|_, _| None);
+    if !arguments.quiet || !report.races.is_empty() {
+        let terminal = Terminal::new(screen::style())
+            .explaining(arguments.detail.explain)
+            .verbose(arguments.detail.verbose)
+            .with_assembly(arguments.detail.asm)
+            .showing_benign(arguments.verdicts.shows_benign())
+            .with_base(repository())
+            .with_source(Arc::clone(&nothing));
+        let mut text = Vec::new();
+        terminal.write(report, &mut text)?;
+        screen::show(&text);
+    }
+    arguments.documents.write(report, &nothing)
+}

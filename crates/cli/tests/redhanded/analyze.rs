@@ -1,0 +1,146 @@
+//! `redhanded analyze` and `redhanded check`.
+//!
+//! Those that run a program need the recorder, which `cargo xtask recorder` builds.
+
+use crate::place::Place;
+use redhanded_recording::wire::{ChunkKind, Entry, Kind};
+use redhanded_recording::{Ending, Header, Item, Writer};
+use serde_json::Value;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+/// The accesses of two threads that nothing orders, in code that no file has.
+fn recording() -> Vec<u8> {
+    let item = |kind, address, word, number: Option<u64>, values: &[u64]| {
+        let entry = Entry {
+            kind,
+            size: 8,
+            address,
+            word,
+        };
+        Item::new(entry, number, values)
+    };
+    let mut writer = Writer::new(Vec::new(), &Header::default()).unwrap();
+    for thread in 1..=2u64 {
+        let start = item(Kind::Start, 0, 0, Some(thread), &[0, 0]);
+        let write = item(Kind::Write, 0x50_0000, thread, None, &[]);
+        let exit = item(Kind::Exit, 0, 0, Some(10 + thread), &[]);
+        let created = item(Kind::SystemReturn, 56, 0, None, &[2]);
+        let items = [start, created, write, exit];
+        let entries = items.iter().flat_map(Item::to_entries);
+        let bytes: Vec<u8> = entries.flat_map(Entry::pack).collect();
+        let thread = u32::try_from(thread).unwrap();
+        writer
+            .append(1, ChunkKind::Entries, thread, &bytes)
+            .unwrap();
+    }
+    writer.append(1, ChunkKind::Goodbye, 0, b"").unwrap();
+    writer.finish(&Ending::default()).unwrap()
+}
+
+#[test]
+fn what_is_no_recording_is_refused_in_a_sentence() {
+    let place = Place::new();
+    fs::write(place.path("text"), "nothing of the kind, but long enough").unwrap();
+    place.run(["analyze", "text"]).refused(
+        125,
+        "text is not a recording, which redhanded record writes",
+    );
+    place
+        .run(["analyze", "missing"])
+        .refused(125, "cannot read missing: No such file");
+    let whole = recording();
+    fs::write(place.path("start"), &whole[..20]).unwrap();
+    place.run(["analyze", "start"]).refused(125, "is damaged");
+}
+
+/// Nothing shows that the accesses are plain, so nothing is claimed.
+#[test]
+fn code_without_a_file_is_never_called_a_race() {
+    let place = Place::new();
+    fs::write(place.path("r"), recording()).unwrap();
+    let outcome = place.run(["analyze", "--json", "report.json", "r"]);
+    assert_eq!(outcome.status, 0, "{outcome:#?}");
+    let report = report(&place, "report.json");
+    for race in report["races"].as_array().unwrap() {
+        assert_ne!(race["class"], "race", "{race:#}");
+        assert_eq!(race["seen_by"], "analysis");
+    }
+    assert_eq!(report["run"]["recorded"]["threads"], 2);
+}
+
+#[test]
+fn a_recording_that_is_cut_short_is_analysed_up_to_there() {
+    let place = Place::new();
+    let whole = recording();
+    fs::write(place.path("r"), &whole[..whole.len() - 60]).unwrap();
+    let outcome = place.run(["analyze", "--json", "report.json", "r"]);
+    assert_eq!(outcome.status, 125, "{outcome:#?}");
+    assert!(outcome.says("r is cut short or damaged"), "{outcome:#?}");
+    assert_eq!(report(&place, "report.json")["run"]["cut_short"], true);
+}
+
+fn report(place: &Place, name: &str) -> Value {
+    serde_json::from_slice(&fs::read(place.path(name)).unwrap()).unwrap()
+}
+
+/// A place with a program of `corpus/apart`; none, and the reason printed, if there is no
+/// recorder.
+fn apart(name: &str) -> Option<Place> {
+    let beside = Path::new(env!("CARGO_BIN_EXE_redhanded")).with_file_name("recorder");
+    if !beside.join("libredhanded_recorder.so").exists() {
+        eprintln!("skipped: this test needs `cargo xtask recorder`");
+        return None;
+    }
+    let place = Place::new();
+    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../corpus/apart");
+    let status = Command::new("gcc")
+        .args(["-g", "-O1", "-pthread", "-o"])
+        .arg(place.path(name))
+        .arg(corpus.join(name).with_extension("c"))
+        .status()
+        .expect("gcc is needed to build the programs of the tests");
+    assert!(status.success());
+    Some(place)
+}
+
+/// One recording shows that nothing orders two accesses that sleeps keep apart.
+#[test]
+fn what_sleeps_keep_apart_is_unordered() {
+    let Some(place) = apart("write_then_read") else {
+        return;
+    };
+    let line = "check --hunt 0 --json report.json -- ./write_then_read";
+    let outcome = place.run(line.split_whitespace());
+    assert_eq!(outcome.status, 66, "{outcome:#?}");
+    let report = report(&place, "report.json");
+    let race = &report["races"][0];
+    assert_eq!(race["what"]["name"], "order", "{race:#}");
+    assert_eq!(
+        (&race["class"], &race["standing"]),
+        (&"race".into(), &"unordered".into())
+    );
+    assert!(
+        race["found_by"]
+            .as_array()
+            .unwrap()
+            .contains(&"happens-before".into())
+    );
+}
+
+/// And the hunt catches it.
+#[test]
+fn what_is_unordered_is_caught() {
+    let Some(place) = apart("write_then_read") else {
+        return;
+    };
+    let line = "check --hunt 60s --json report.json -- ./write_then_read";
+    let outcome = place.run(line.split_whitespace());
+    assert_eq!(outcome.status, 66, "{outcome:#?}");
+    let report = report(&place, "report.json");
+    let race = &report["races"][0];
+    assert_eq!(race["standing"], "caught", "{race:#}");
+    assert_eq!(race["seen_by"], "watch");
+    assert_eq!(report["races"].as_array().unwrap().len(), 1);
+}

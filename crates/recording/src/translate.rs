@@ -1,0 +1,463 @@
+//! From entries to events: what calls and system calls mean for the order of threads.
+//!
+//! Where it is not known which of several things synchronised, all of them did: an order too
+//! many hides a race, and one too few accuses a program. Nothing here reads files. What the
+//! source says of an access comes from a [`Judge`].
+
+mod calls;
+mod memory;
+mod system;
+
+use crate::entries::Item;
+use crate::reader::Process;
+use crate::steps::Step;
+use crate::wire::{Function, Kind};
+use calls::{Open, is_allocator, keeps_inner};
+pub use memory::{Allocation, Origin};
+use memory::{Memory, bytes};
+use redhanded_analysis::{
+    Access, Atomicity, Event, Mode, Object, ObjectKind, Ordering, Place, What,
+};
+use redhanded_model::{AccessKind, Bytes, TaskId};
+use std::collections::HashMap;
+use system::{Calling, Futexes};
+
+/// A longer access is cut off. The kernel and `rep movs` make long ones, and a length is foreign.
+const LONGEST: u64 = 1 << 20;
+
+/// Where memory can be.
+const ADDRESSES: std::ops::Range<u64> = 0x1_0000..1 << 47;
+
+/// Each entry has room for as many events with numbers of their own.
+const ROOM: u32 = 3;
+
+/// More calls are never open in one another.
+const DEEPEST: usize = 256;
+
+/// The object that stands for all that OpenMP's runtime orders.
+const OPENMP: Object = Object {
+    kind: ObjectKind::Channel,
+    id: 1,
+};
+
+/// The object that stands for all channels: pipes, sockets, files and whatever else may pass on
+/// that something happened. Which of them are connected is not recorded.
+const CHANNEL: Object = Object {
+    kind: ObjectKind::Channel,
+    id: 0,
+};
+
+/// The object that stands for all signals.
+const SIGNAL: Object = Object {
+    kind: ObjectKind::Signal,
+    id: 0,
+};
+
+/// What the code says of an access that is no locked instruction.
+pub trait Judge {
+    /// Whether the code at this site belongs to the C library or another runtime.
+    fn is_runtime(&mut self, site: u32) -> bool;
+
+    /// Whether the access is atomic in the source; `None` to leave it out. `place` has the site
+    /// in its low half and the context in its high one.
+    fn atomicity(&mut self, place: Place, kind: AccessKind, bytes: Bytes) -> Option<Atomicity>;
+}
+
+/// A thread, as events call it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Task {
+    /// Its index among the threads of the process.
+    pub thread: u32,
+    /// Its number for the kernel.
+    pub tid: u32,
+    /// Who created it, and where, if that was seen.
+    pub creator: Option<(TaskId, Place)>,
+    /// The base of its thread-local memory, which is also its `pthread_t`.
+    pub base: u64,
+    /// The memory that its stack is in, as far as that is known.
+    pub stack: Option<Bytes>,
+    has_ended: bool,
+}
+
+/// The bytes that an access touches; none if they are a thread's own. Those that are reached
+/// through a segment register have only their offset for an address.
+fn touched(item: &Item) -> Bytes {
+    let address = item.entry.address;
+    let length = if ADDRESSES.contains(&address) {
+        item.length().min(LONGEST)
+    } else {
+        0
+    };
+    bytes(address, length)
+}
+
+/// Whether an innermost call tells what the runtime does to these bytes.
+fn is_told(open: &[Open], touched: Bytes) -> bool {
+    open.last().is_some_and(|open| !keeps_inner(open, touched))
+}
+
+/// Makes events of the steps of one process.
+pub struct Translator<'a> {
+    process: &'a Process,
+    tasks: Vec<Task>,
+    /// What each thread is doing, by its index.
+    threads: Vec<Thread>,
+    /// Threads that were created and have not begun, by their number for the kernel.
+    expected: HashMap<u32, TaskId>,
+    memory: Memory,
+    futexes: Futexes,
+    lost: u64,
+}
+
+#[derive(Default)]
+struct Thread {
+    task: Option<TaskId>,
+    open: Vec<Open>,
+    calling: Option<Calling>,
+}
+
+/// Where events go, with what they have in common.
+struct Out<'o> {
+    events: &'o mut Vec<Event>,
+    thread: TaskId,
+    place: Place,
+    /// The number of the next event, if it has one.
+    number: Option<u64>,
+}
+
+impl Out<'_> {
+    fn put(&mut self, what: What) {
+        self.events.push(Event {
+            thread: self.thread,
+            place: self.place,
+            number: self.number,
+            what,
+        });
+        self.number = self.number.map(|number| number.saturating_add(1));
+    }
+
+    fn acquire(&mut self, object: Object, mode: Mode) {
+        self.put(What::Acquire { object, mode });
+    }
+
+    fn release(&mut self, object: Object) {
+        self.put(What::Release { object });
+    }
+}
+
+impl<'a> Translator<'a> {
+    /// Begins with a process.
+    #[must_use]
+    pub fn new(process: &'a Process) -> Self {
+        Self {
+            process,
+            tasks: Vec::new(),
+            threads: process
+                .threads()
+                .iter()
+                .map(|_| Thread::default())
+                .collect(),
+            expected: HashMap::new(),
+            memory: Memory::default(),
+            futexes: Futexes::default(),
+            lost: 0,
+        }
+    }
+
+    /// The threads so far, by the numbers that events have.
+    #[must_use]
+    pub fn tasks(&self) -> &[Task] {
+        &self.tasks
+    }
+
+    /// How many entries the recorder has lost so far.
+    #[must_use]
+    pub const fn lost(&self) -> u64 {
+        self.lost
+    }
+
+    /// What memory this address is in now, if it is known.
+    #[must_use]
+    pub fn allocation(&self, address: u64) -> Option<&Allocation> {
+        self.memory.at(address)
+    }
+
+    /// The number that events of an entry with this number begin with.
+    #[must_use]
+    pub const fn scaled(number: u64) -> u64 {
+        number.saturating_mul(1 << ROOM)
+    }
+
+    /// The number of the entry that an event with this number comes from.
+    #[must_use]
+    pub const fn number_of(event: u64) -> u64 {
+        event >> ROOM
+    }
+
+    /// Translates a step. What it means is added to `events`.
+    pub fn step(&mut self, step: &Step, judge: &mut dyn Judge, events: &mut Vec<Event>) {
+        let Step { thread, item } = step;
+        if self.threads.get(*thread as usize).is_none() {
+            return;
+        }
+        if item.entry.kind == Kind::Start {
+            self.start(*thread, item, events);
+            return;
+        }
+        let task = self.task(*thread);
+        let mut out = Out {
+            events,
+            thread: task,
+            place: Place(item.entry.word),
+            number: item.number.map(Self::scaled),
+        };
+        match item.entry.kind {
+            Kind::Read => self.access(*thread, item, AccessKind::Read, judge, &mut out),
+            Kind::Write => self.access(*thread, item, AccessKind::Write, judge, &mut out),
+            Kind::Update => self.access(*thread, item, AccessKind::Update, judge, &mut out),
+            Kind::Atomic => self.atomic(*thread, item, judge, &mut out),
+            Kind::Fence => out.put(What::Fence),
+            Kind::Call => self.call(*thread, item, &mut out),
+            Kind::Return => self.returned(*thread, item, &mut out),
+            Kind::SystemCall => self.system_call(*thread, item, &mut out),
+            Kind::SystemReturn => self.system_return(*thread, item, &mut out),
+            Kind::Signal => out.acquire(SIGNAL, Mode::Exclusive),
+            Kind::Exit => {
+                self.tasks[task.0 as usize].has_ended = true;
+                let thread = &mut self.threads[*thread as usize];
+                *thread = Thread::default();
+                out.put(What::Exit);
+            }
+            Kind::Lost => self.lost = self.lost.saturating_add(item.entry.word.max(1)),
+            Kind::Start | Kind::Number | Kind::Value => {}
+        }
+    }
+
+    /// The thread that makes the entries of this index now.
+    fn task(&mut self, thread: u32) -> TaskId {
+        match self.threads[thread as usize].task {
+            Some(task) => task,
+            None => {
+                let task = self.new_task(thread, None);
+                self.threads[thread as usize].task = Some(task);
+                task
+            }
+        }
+    }
+
+    fn new_task(&mut self, thread: u32, creator: Option<(TaskId, Place)>) -> TaskId {
+        let id = TaskId(u32::try_from(self.tasks.len()).unwrap_or(u32::MAX));
+        let threads = self.process.threads();
+        self.tasks.push(Task {
+            thread,
+            tid: threads.get(thread as usize).map_or(0, crate::Thread::id),
+            creator,
+            base: 0,
+            stack: None,
+            has_ended: false,
+        });
+        id
+    }
+
+    /// A thread begins. If its creator has not returned from its system call yet, this is the
+    /// moment of its creation, too.
+    fn start(&mut self, thread: u32, item: &Item, events: &mut Vec<Event>) {
+        let tid = self.process.threads()[thread as usize].id();
+        let mut number = item.number.map(Self::scaled);
+        let task = match self.expected.remove(&tid) {
+            Some(task) => {
+                self.tasks[task.0 as usize].thread = thread;
+                task
+            }
+            None => {
+                let creator = self.only_creator(thread);
+                let task = self.new_task(thread, creator);
+                if let Some((creator, place)) = creator {
+                    events.push(Event {
+                        thread: creator,
+                        place,
+                        number,
+                        what: What::Create { child: task },
+                    });
+                    number = number.map(|number| number.saturating_add(1));
+                }
+                task
+            }
+        };
+        let is_first = task.0 == 0;
+        self.threads[thread as usize] = Thread {
+            task: Some(task),
+            ..Thread::default()
+        };
+        let mut out = Out {
+            events,
+            thread: task,
+            place: Place(item.entry.word),
+            number,
+        };
+        out.put(What::Start);
+        let (base, pointer) = (item.value(0).unwrap_or(0), item.value(1).unwrap_or(0));
+        self.tasks[task.0 as usize].base = base;
+        if pointer != 0 {
+            let stack = self.memory.stack(pointer);
+            self.tasks[task.0 as usize].stack = Some(stack);
+            if !is_first {
+                out.put(What::Allocate { bytes: stack });
+            }
+        }
+    }
+
+    /// The thread that is creating one, if exactly one is. If several are, nobody knows whose
+    /// child a new thread is; without a creator it comes after everything before it.
+    fn only_creator(&self, but: u32) -> Option<(TaskId, Place)> {
+        let mut creating = self.threads.iter().zip(0..).filter_map(|(thread, index)| {
+            let calling = thread.calling.as_ref().filter(|call| call.creates())?;
+            (index != but).then_some((thread.task?, calling.place))
+        });
+        let first = creating.next();
+        first.filter(|_| creating.next().is_none())
+    }
+
+    fn access(
+        &mut self,
+        thread: u32,
+        item: &Item,
+        kind: AccessKind,
+        judge: &mut dyn Judge,
+        out: &mut Out<'_>,
+    ) {
+        let open = &self.threads[thread as usize].open;
+        let touched = touched(item);
+        if touched.len == 0 || open.iter().any(|open| is_allocator(open.function)) {
+            return;
+        }
+        // What a call does within the runtime is told by the call.
+        if is_told(open, touched) && judge.is_runtime(item.entry.site()) {
+            return;
+        }
+        if let Some(atomicity) = judge.atomicity(out.place, kind, touched) {
+            out.put(What::Access(Access {
+                bytes: touched,
+                kind,
+                atomicity,
+            }));
+        }
+    }
+
+    /// A locked instruction. Those that the runtime makes within a call are told by the call, too:
+    /// what it counts threads or blocks with orders nobody on purpose.
+    fn atomic(&mut self, thread: u32, item: &Item, judge: &mut dyn Judge, out: &mut Out<'_>) {
+        let open = &self.threads[thread as usize].open;
+        let touched = touched(item);
+        if touched.len == 0
+            || open.iter().any(|open| is_allocator(open.function))
+            || (is_told(open, touched) && judge.is_runtime(item.entry.site()))
+        {
+            out.put(What::Fence);
+            return;
+        }
+        out.put(What::Access(Access {
+            bytes: touched,
+            kind: AccessKind::Update,
+            atomicity: Atomicity::Atomic(Ordering::AcquireRelease),
+        }));
+    }
+
+    fn call(&mut self, thread: u32, item: &Item, out: &mut Out<'_>) {
+        let Some(function) = Function::new(item.entry.address) else {
+            out.put(What::Fence);
+            return;
+        };
+        let argument = |index| item.value(index).unwrap_or(0);
+        let open = Open {
+            function,
+            arguments: [argument(0), argument(1), argument(2)],
+            place: out.place,
+        };
+        let calls = &mut self.threads[thread as usize].open;
+        if calls.len() < DEEPEST {
+            calls.push(open);
+        }
+        calls::entered(&open, &mut self.memory, out);
+    }
+
+    fn returned(&mut self, thread: u32, item: &Item, out: &mut Out<'_>) {
+        let calls = &mut self.threads[thread as usize].open;
+        let function = Function::new(item.entry.address);
+        // Calls that were left by an exception or a jump have no return.
+        let at = calls
+            .iter()
+            .rposition(|open| Some(open.function) == function);
+        let Some(at) = at else {
+            out.put(What::Fence);
+            return;
+        };
+        let open = calls[at];
+        calls.truncate(at);
+        if calls::is_join(open.function) && calls::succeeded(item) {
+            match self.joined(open.arguments[0]) {
+                Some(child) => out.put(What::Join { child }),
+                None => out.put(What::Fence),
+            }
+            return;
+        }
+        calls::left(&open, item, &mut self.memory, out);
+    }
+
+    /// The thread that a `pthread_t` stands for and that has ended: the latest, because the next
+    /// one that gets this address cannot have ended yet.
+    fn joined(&self, base: u64) -> Option<TaskId> {
+        let is_named = |task: &Task| task.base == base && base != 0;
+        let tasks = &self.tasks;
+        let ended = tasks
+            .iter()
+            .rposition(|task| is_named(task) && task.has_ended);
+        let index = ended.or_else(|| tasks.iter().rposition(is_named))?;
+        Some(TaskId(u32::try_from(index).ok()?))
+    }
+
+    fn system_call(&mut self, thread: u32, item: &Item, out: &mut Out<'_>) {
+        let calling = Calling::new(item, out.place);
+        let open = self.threads[thread as usize].open.last();
+        let is_inner = open.is_some_and(|open| !calls::shows_waiting(open.function));
+        system::entered(&calling, is_inner, &mut self.memory, &mut self.futexes, out);
+        self.threads[thread as usize].calling = Some(calling);
+    }
+
+    fn system_return(&mut self, thread: u32, item: &Item, out: &mut Out<'_>) {
+        let Some(calling) = self.threads[thread as usize].calling.take() else {
+            out.put(What::SystemCall);
+            return;
+        };
+        let result = item.value(0).unwrap_or(0).cast_signed();
+        let open = self.threads[thread as usize].open.last();
+        let is_inner = open.is_some_and(|open| !calls::shows_waiting(open.function));
+        if calling.creates()
+            && let Ok(tid) = u32::try_from(result)
+            && tid != 0
+            && !self.is_running(tid)
+        {
+            // The thread has not begun: this comes before.
+            let child = self.new_task(u32::MAX, Some((out.thread, calling.place)));
+            self.tasks[child.0 as usize].tid = tid;
+            self.expected.insert(tid, child);
+            out.put(What::Create { child });
+            return;
+        }
+        system::left(
+            &calling,
+            result,
+            is_inner,
+            &mut self.memory,
+            &self.futexes,
+            out,
+        );
+    }
+
+    /// Whether a thread of this number has begun and not ended.
+    fn is_running(&self, tid: u32) -> bool {
+        let threads = self.process.threads().iter();
+        let mut running = threads.zip(&self.threads);
+        running.any(|(thread, state)| thread.id() == tid && state.task.is_some())
+    }
+}

@@ -1,0 +1,253 @@
+//! What the hooked functions mean.
+
+use super::memory::{Memory, Origin, bytes};
+use super::{OPENMP, Out};
+use crate::entries::Item;
+use crate::wire::Function;
+use redhanded_analysis::{Access, Atomicity, Mode, Object, ObjectKind, Ordering, Place, What};
+use redhanded_model::{AccessKind, Bytes};
+
+/// The previous owner of a robust mutex died: it is held nonetheless.
+const OWNER_DIED: i32 = 130;
+/// A condition variable was waited for in vain: its mutex is held nonetheless.
+const TIMED_OUT: i32 = 110;
+/// What `pthread_barrier_wait` returns to one of the threads.
+const SERIAL_THREAD: i32 = -1;
+/// The lock of OpenMP's sections without a name.
+const CRITICAL: u64 = 1;
+/// The lock of OpenMP's atomic operations.
+const ATOMIC: u64 = 2;
+/// How long the guard of a static is, and `pthread_once_t`.
+const GUARD: u64 = 8;
+
+/// A call that has not returned.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Open {
+    pub function: Function,
+    pub arguments: [u64; 3],
+    pub place: Place,
+}
+
+/// Whether the function is an allocator's.
+pub const fn is_allocator(function: Function) -> bool {
+    matches!(
+        function,
+        Function::Malloc
+            | Function::Calloc
+            | Function::Realloc
+            | Function::Free
+            | Function::AlignedAlloc
+            | Function::Memalign
+            | Function::PosixMemalign
+            | Function::Valloc
+            | Function::ReallocArray
+    )
+}
+
+/// Whether accesses of the runtime to these bytes, within this call, may order threads in a way
+/// that the call does not tell.
+///
+/// Who ran the function of a `pthread_once` is not recorded, nor when OpenMP's threads begin and
+/// end a region: they wait for each other by plain moves.
+pub fn keeps_inner(open: &Open, touched: Bytes) -> bool {
+    match open.function {
+        Function::Once | Function::GuardAcquire | Function::GuardRelease => {
+            bytes(open.arguments[0], GUARD).overlaps(touched)
+        }
+        function => is_openmp(function),
+    }
+}
+
+/// Whether system calls within the call say more than the call itself.
+pub const fn shows_waiting(function: Function) -> bool {
+    matches!(
+        function,
+        Function::Once | Function::GuardAcquire | Function::ThreadCreate
+    ) || is_openmp(function)
+}
+
+const fn is_openmp(function: Function) -> bool {
+    function as u16 >= Function::GompParallel as u16
+}
+
+/// Whether the function waits for the end of a thread.
+pub const fn is_join(function: Function) -> bool {
+    matches!(
+        function,
+        Function::ThreadJoin
+            | Function::ThreadTryJoin
+            | Function::ThreadTimedJoin
+            | Function::ThreadClockJoin
+    )
+}
+
+/// Whether a call returned 0.
+pub fn succeeded(item: &Item) -> bool {
+    result(item) == Some(0)
+}
+
+/// What a call returned, as an `int`.
+fn result(item: &Item) -> Option<i32> {
+    Some(item.value(0)? as u32 as i32)
+}
+
+const fn object(kind: ObjectKind, id: u64) -> Object {
+    Object { kind, id }
+}
+
+const fn lock(id: u64) -> Object {
+    object(ObjectKind::Lock, id)
+}
+
+/// A function is entered.
+pub fn entered(open: &Open, memory: &mut Memory, out: &mut Out<'_>) {
+    use Function as F;
+    let [first, second, _] = open.arguments;
+    match open.function {
+        F::MutexUnlock
+        | F::ReadWriteUnlock
+        | F::SpinUnlock
+        | F::OmpUnsetLock
+        | F::OmpUnsetNestLock
+        | F::GompCriticalNameEnd => out.release(lock(first)),
+        F::ConditionWait | F::ConditionTimedWait | F::ConditionClockWait => {
+            out.release(lock(second));
+        }
+        F::ConditionSignal | F::ConditionBroadcast => {
+            out.release(object(ObjectKind::Condition, first));
+        }
+        F::BarrierWait => out.put(What::Arrive { barrier: first }),
+        F::SemaphorePost => out.release(object(ObjectKind::Semaphore, first)),
+        F::GuardRelease | F::GuardAbort => {
+            // Whoever finds the guard set does not call anything.
+            out.put(What::Access(Access {
+                bytes: bytes(first, GUARD),
+                kind: AccessKind::Write,
+                atomicity: Atomicity::Atomic(Ordering::Release),
+            }));
+            out.release(object(ObjectKind::Once, first));
+        }
+        F::Free | F::Realloc | F::ReallocArray => match memory.free(first) {
+            Some(bytes) => out.put(What::Free { bytes }),
+            None => out.put(What::Fence),
+        },
+        F::GompCriticalEnd => {
+            out.release(lock(CRITICAL));
+        }
+        F::GompAtomicEnd => out.release(lock(ATOMIC)),
+        F::GompParallel
+        | F::GompBarrier
+        | F::GompSingleCopyStart
+        | F::GompSingleCopyEnd
+        | F::GompOrderedStart
+        | F::GompOrderedEnd
+        | F::GompTaskwait
+        | F::GompTaskgroupEnd
+        | F::GompLoopEnd
+        | F::GompSectionsEnd
+        | F::GompTask => out.release(OPENMP),
+        _ => out.put(What::Fence),
+    }
+}
+
+/// A function returns.
+pub fn left(open: &Open, item: &Item, memory: &mut Memory, out: &mut Out<'_>) {
+    use Function as F;
+    let [first, second, third] = open.arguments;
+    let result = result(item);
+    let taken = matches!(result, Some(0 | OWNER_DIED));
+    match open.function {
+        F::MutexLock | F::MutexTryLock | F::MutexTimedLock | F::MutexClockLock if taken => {
+            out.acquire(lock(first), Mode::Exclusive);
+        }
+        F::WriteLock | F::WriteTryLock | F::WriteTimedLock | F::SpinLock | F::SpinTryLock
+            if taken =>
+        {
+            out.acquire(lock(first), Mode::Exclusive);
+        }
+        F::ReadLock | F::ReadTryLock | F::ReadTimedLock if taken => {
+            out.acquire(lock(first), Mode::Shared);
+        }
+        F::OmpSetLock | F::OmpSetNestLock | F::GompCriticalNameStart => {
+            out.acquire(lock(first), Mode::Exclusive);
+        }
+        F::OmpTestLock | F::OmpTestNestLock if result.is_some_and(|result| result != 0) => {
+            out.acquire(lock(first), Mode::Exclusive);
+        }
+        F::GompCriticalStart => out.acquire(lock(CRITICAL), Mode::Exclusive),
+        F::GompAtomicStart => out.acquire(lock(ATOMIC), Mode::Exclusive),
+        F::ConditionWait | F::ConditionTimedWait | F::ConditionClockWait
+            if taken || result == Some(TIMED_OUT) =>
+        {
+            if taken {
+                let condition = object(ObjectKind::Condition, first);
+                out.acquire(condition, Mode::Exclusive);
+            }
+            out.acquire(lock(second), Mode::Exclusive);
+        }
+        F::BarrierWait if matches!(result, Some(0 | SERIAL_THREAD)) => {
+            out.put(What::Depart { barrier: first });
+        }
+        F::SemaphoreInit if succeeded(item) => out.put(What::SetCount {
+            semaphore: first,
+            count: third as u32,
+        }),
+        F::SemaphoreWait | F::SemaphoreTryWait | F::SemaphoreTimedWait | F::SemaphoreClockWait
+            if succeeded(item) =>
+        {
+            out.acquire(object(ObjectKind::Semaphore, first), Mode::Exclusive);
+        }
+        // It may have run the function, or found that it was run.
+        F::Once => {
+            out.acquire(object(ObjectKind::Once, first), Mode::Exclusive);
+            out.release(object(ObjectKind::Once, first));
+        }
+        F::GuardAcquire => out.acquire(object(ObjectKind::Once, first), Mode::Exclusive),
+        F::Malloc | F::Valloc => allocate(memory, item.value(0), first, open, out),
+        F::Calloc => allocate(
+            memory,
+            item.value(0),
+            first.saturating_mul(second),
+            open,
+            out,
+        ),
+        F::Realloc | F::AlignedAlloc | F::Memalign => {
+            allocate(memory, item.value(0), second, open, out);
+        }
+        F::ReallocArray => {
+            allocate(
+                memory,
+                item.value(0),
+                second.saturating_mul(third),
+                open,
+                out,
+            );
+        }
+        // Its result is in memory; the recorder reads it from there.
+        F::PosixMemalign => allocate(memory, item.value(1), third, open, out),
+        F::GompParallel
+        | F::GompBarrier
+        | F::GompSingleCopyStart
+        | F::GompSingleCopyEnd
+        | F::GompOrderedStart
+        | F::GompTaskwait
+        | F::GompTaskgroupEnd
+        | F::GompLoopEnd
+        | F::GompSectionsEnd => out.acquire(OPENMP, Mode::Exclusive),
+        _ => out.put(What::Fence),
+    }
+}
+
+fn allocate(memory: &mut Memory, block: Option<u64>, size: u64, open: &Open, out: &mut Out<'_>) {
+    let origin = Origin::Heap {
+        by: out.thread,
+        place: open.place,
+    };
+    match block.filter(|block| *block != 0) {
+        Some(block) => {
+            let bytes = memory.allocate(block, size, origin);
+            out.put(What::Allocate { bytes });
+        }
+        None => out.put(What::Fence),
+    }
+}

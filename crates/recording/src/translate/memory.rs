@@ -1,0 +1,192 @@
+//! Which memory is which.
+
+use redhanded_analysis::Place;
+use redhanded_model::{Avma, Bytes, TaskId};
+use std::collections::BTreeMap;
+
+/// More blocks and mappings are not remembered at once; the oldest by address go.
+const MOST: usize = 8 << 20;
+
+/// How far below its first stack pointer a thread's stack may reach, where its mapping is not
+/// known: as far as a stack usually does.
+const STACK: u64 = 8 << 20;
+
+/// How much of a thread's own data may be above its first stack pointer.
+const ABOVE_STACK: u64 = 64 << 10;
+
+/// Memory that the program got.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Allocation {
+    /// The bytes that it asked for.
+    pub bytes: Bytes,
+    /// From whom.
+    pub origin: Origin,
+}
+
+/// Where memory comes from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Origin {
+    /// An allocator.
+    Heap {
+        /// The thread that asked for it.
+        by: TaskId,
+        /// Where: the site is the return address of the call.
+        place: Place,
+    },
+    /// The kernel.
+    Mapping,
+}
+
+/// The run of bytes from an address.
+pub const fn bytes(start: u64, len: u64) -> Bytes {
+    Bytes::new(Avma(start), len)
+}
+
+/// The memory of a process.
+#[derive(Default)]
+pub struct Memory {
+    /// By their first bytes.
+    blocks: BTreeMap<u64, Allocation>,
+    mappings: BTreeMap<u64, Allocation>,
+    /// Where the heap of the kernel's `brk` ends.
+    pub end_of_heap: u64,
+}
+
+impl Memory {
+    /// What an address is in.
+    pub fn at(&self, address: u64) -> Option<&Allocation> {
+        let in_one = |all: &BTreeMap<u64, Allocation>| {
+            let (start, _) = all
+                .range(..=address)
+                .next_back()
+                .filter(|(_, one)| address < one.bytes.end())?;
+            Some(*start)
+        };
+        match in_one(&self.blocks) {
+            Some(start) => self.blocks.get(&start),
+            None => self.mappings.get(&in_one(&self.mappings)?),
+        }
+    }
+
+    /// A block begins its life. Gives all that may be used of it, which an allocator rounds up.
+    pub fn allocate(&mut self, start: u64, size: u64, origin: Origin) -> Bytes {
+        let asked = bytes(start, size);
+        make_room(&mut self.blocks);
+        self.blocks.insert(
+            start,
+            Allocation {
+                bytes: asked,
+                origin,
+            },
+        );
+        usable(asked)
+    }
+
+    /// A block ends it.
+    pub fn free(&mut self, start: u64) -> Option<Bytes> {
+        Some(usable(self.blocks.remove(&start)?.bytes))
+    }
+
+    /// The kernel gives memory.
+    pub fn map(&mut self, mapped: Bytes) {
+        self.unmap(mapped);
+        make_room(&mut self.mappings);
+        self.mappings.insert(
+            mapped.start.0,
+            Allocation {
+                bytes: mapped,
+                origin: Origin::Mapping,
+            },
+        );
+    }
+
+    /// The kernel takes memory back, which may be a part of what it gave.
+    pub fn unmap(&mut self, gone: Bytes) {
+        let touched: Vec<Allocation> = self
+            .mappings
+            .range(..gone.end())
+            .rev()
+            .map(|(_, mapping)| *mapping)
+            .take_while(|mapping| mapping.bytes.overlaps(gone))
+            .collect();
+        for mapping in touched {
+            self.mappings.remove(&mapping.bytes.start.0);
+            let (start, end) = (mapping.bytes.start.0, mapping.bytes.end());
+            for (from, to) in [(start, gone.start.0), (gone.end(), end)] {
+                if from < to {
+                    let bytes = bytes(from, to - from);
+                    self.mappings.insert(from, Allocation { bytes, ..mapping });
+                }
+            }
+        }
+    }
+
+    /// The memory that has the stack of a thread which begins with this stack pointer.
+    pub fn stack(&self, pointer: u64) -> Bytes {
+        let below = self.mappings.range(..=pointer).next_back();
+        match below.filter(|(_, mapping)| pointer < mapping.bytes.end()) {
+            Some((_, mapping)) => mapping.bytes,
+            None => {
+                let start = pointer.saturating_sub(STACK);
+                bytes(start, pointer.saturating_add(ABOVE_STACK) - start)
+            }
+        }
+    }
+}
+
+/// What may be used of a block: the C library has blocks of 16 bytes, less a word. Other
+/// allocators round up at least as far, or else their next block is forgotten as well, which
+/// hides a race and claims none.
+fn usable(asked: Bytes) -> Bytes {
+    let len = asked.len.saturating_add(8 + 15) & !15;
+    bytes(asked.start.0, len.max(32) - 8)
+}
+
+fn make_room(all: &mut BTreeMap<u64, Allocation>) {
+    if all.len() >= MOST {
+        all.pop_first();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mapped(memory: &Memory) -> Vec<(u64, u64)> {
+        let mappings = memory.mappings.values();
+        mappings
+            .map(|one| (one.bytes.start.0, one.bytes.len))
+            .collect()
+    }
+
+    #[test]
+    fn parts_of_mappings_are_given_back() {
+        let mut memory = Memory::default();
+        memory.map(bytes(0x1000, 0x4000));
+        memory.map(bytes(0x8000, 0x1000));
+        memory.unmap(bytes(0x2000, 0x1000));
+        assert_eq!(
+            mapped(&memory),
+            [(0x1000, 0x1000), (0x3000, 0x2000), (0x8000, 0x1000)]
+        );
+        memory.unmap(bytes(0, u64::MAX));
+        assert_eq!(mapped(&memory), []);
+    }
+
+    #[test]
+    fn a_block_is_found_in_its_mapping() {
+        let mut memory = Memory::default();
+        memory.map(bytes(0x1000, 0x1000));
+        let origin = Origin::Heap {
+            by: TaskId(1),
+            place: Place(7),
+        };
+        assert_eq!(memory.allocate(0x1010, 20, origin), bytes(0x1010, 24));
+        assert_eq!(memory.at(0x1012).unwrap().origin, origin);
+        assert_eq!(memory.at(0x1800).unwrap().origin, Origin::Mapping);
+        assert_eq!(memory.free(0x1010), Some(bytes(0x1010, 24)));
+        assert_eq!(memory.at(0x1012).unwrap().origin, Origin::Mapping);
+        assert_eq!(memory.free(0x1010), None);
+        assert_eq!(memory.stack(0x1f00), bytes(0x1000, 0x1000));
+    }
+}

@@ -1,0 +1,99 @@
+/* A thread's buffer of entries, and the tables that inserted code uses. */
+#include "recorder.h"
+
+void
+thread_memory_init(struct thread *thread)
+{
+    size_t size = FILTER_BYTES + CALLS_BYTES + FRAMES_BYTES + BUFFER_BYTES;
+    /* Fresh pages are zero, and cost nothing until they are used. */
+    uint8_t *memory = dr_raw_mem_alloc(size, DR_MEMPROT_READ | DR_MEMPROT_WRITE, NULL);
+    DR_ASSERT(memory != NULL);
+    thread->memory = memory;
+    uint64_t *slots = thread->slots;
+    slots[FILTER] = (uint64_t)memory;
+    memory += FILTER_BYTES;
+    slots[CALLS] = (uint64_t)memory;
+    memory += CALLS_BYTES;
+    thread->frames = (struct frame *)memory;
+    /* A frame that is never dead, so that there is always a last one. */
+    thread->frames[0].stack = UINT64_MAX;
+    slots[FRAMES] = (uint64_t)(thread->frames + 1);
+    slots[FRAMES_LIMIT] = (uint64_t)memory + FRAMES_BYTES;
+    memory += FRAMES_BYTES;
+    thread->buffer = memory;
+    thread->written = (struct entry *)(memory + WIRE_CHUNK_HEADER_SIZE);
+    slots[POSITION] = (uint64_t)thread->written;
+    slots[LIMIT] = (uint64_t)memory + BUFFER_BYTES - MARGIN_BYTES;
+    slots[CONTEXT] = 0;
+    slots[LOCK] = 0;
+    slots[SELF] = (uint64_t)thread;
+    begin_region(thread);
+}
+
+void
+thread_memory_exit(struct thread *thread)
+{
+    dr_raw_mem_free(thread->memory, FILTER_BYTES + CALLS_BYTES + FRAMES_BYTES + BUFFER_BYTES);
+}
+
+NO_VECTORS void
+append(struct thread *thread, uint64_t first, uint64_t second)
+{
+    struct entry *entry = (struct entry *)thread->slots[POSITION];
+    entry->first = first;
+    entry->second = second;
+    /* Another thread may write out what is before the position. */
+    __asm__ volatile("" ::: "memory");
+    thread->slots[POSITION] = (uint64_t)(entry + 1);
+}
+
+NO_VECTORS void
+append_value(struct thread *thread, uint32_t index, uint64_t value)
+{
+    append(thread, FIRST(WIRE_VALUE, index, 0), value);
+}
+
+NO_VECTORS uint64_t
+draw_number(void)
+{
+    return __atomic_fetch_add(&shared->number, 1, __ATOMIC_SEQ_CST);
+}
+
+/* Whatever was recorded before is recorded again: the filter's tags have the region in them. */
+NO_VECTORS void
+begin_region(struct thread *thread)
+{
+    thread->slots[REGION] = mix(thread->slots[REGION] + 0x9e3779b97f4a7c15);
+}
+
+/* The next entry is a sequencer. */
+NO_VECTORS void
+number_next(struct thread *thread)
+{
+    begin_region(thread);
+    append(thread, FIRST(WIRE_NUMBER, 0, 0), draw_number());
+}
+
+/* Writes what is in the buffer. The thread itself does so when the buffer is full; another one
+ * when the process is about to become another program. */
+void
+empty_buffer(struct thread *thread)
+{
+    dr_mutex_lock(thread->write_lock);
+    struct entry *end = (struct entry *)thread->slots[POSITION];
+    if (end > thread->written)
+        output_entries(thread, thread->written, end);
+    thread->written = end;
+    if (thread->slots == (uint64_t *)(dr_get_dr_segment_base(tls_segment) + tls_offset)) {
+        thread->written = (struct entry *)(thread->buffer + WIRE_CHUNK_HEADER_SIZE);
+        thread->slots[POSITION] = (uint64_t)thread->written;
+    }
+    dr_mutex_unlock(thread->write_lock);
+}
+
+void
+empty_if_full(struct thread *thread)
+{
+    if (thread->slots[POSITION] >= thread->slots[LIMIT])
+        empty_buffer(thread);
+}

@@ -1,0 +1,184 @@
+//! `cargo xtask check`: `redhanded check` over programs whose races are known: those of
+//! `corpus/apart`, whose accesses sleeps keep apart, and one build of each program of the corpus.
+//!
+//! What is expected must be unordered or caught. Nothing of a program that must never be reported
+//! may be; suspects are allowed there, and listed.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use clap::Args;
+use redhanded_model::{Class, Race, RaceStanding, Report};
+
+use crate::claims::List;
+use crate::corpus::compile::{self, Build};
+use crate::corpus::{matcher, program};
+use crate::results::Tally;
+use crate::{command, judge, paths};
+
+/// More than a program of the corpus takes to be recorded and analysed.
+const LIMIT: Duration = Duration::from_secs(300);
+
+/// Options of `cargo xtask check`.
+#[derive(Args, Clone, Debug, Default)]
+pub struct Options {
+    /// Only programs whose list and name fit, e.g. 'never/*' or 'apart/*'
+    #[arg(long, value_name = "GLOB")]
+    filter: Option<String>,
+    /// How long to hunt what was found in each; 0: not at all
+    #[arg(long, value_name = "TIME", default_value = "0")]
+    hunt: String,
+    /// The binary to test [default: built from this repository for release]
+    #[arg(long, value_name = "PATH")]
+    redhanded: Option<PathBuf>,
+}
+
+impl Options {
+    /// As in `cargo xtask test`: what sleeps keep apart is hunted too, and of the rest each kind
+    /// of synchronisation is there once.
+    pub fn short() -> Self {
+        let never = "barrier,c11_atomics,condvar,join_create,mutex,rust_channel,rust_mutex,rwlock,semaphore";
+        let expected = "heap_object,mutex_forgotten,short_thread,static_mut";
+        Self {
+            filter: Some(format!(
+                "{{apart/*,never/{{{never}}},expected/{{{expected}}}}}"
+            )),
+            hunt: "20s".to_owned(),
+            redhanded: None,
+        }
+    }
+}
+
+/// A program, and whether it races.
+struct Case {
+    title: String,
+    program: PathBuf,
+    list: List,
+    /// What must be found, if that is known.
+    build: Option<Build>,
+}
+
+/// Checks them all; returns how many are as they must be.
+pub fn run(options: &Options) -> Result<Tally> {
+    let redhanded = paths::redhanded(options.redhanded.as_deref())?;
+    let filter = options.filter.as_deref().map(matcher).transpose()?;
+    let mut cases = apart()?;
+    cases.extend(corpus()?);
+    if let Some(filter) = filter {
+        cases.retain(|case| filter.is_match(&case.title));
+    }
+    ensure!(!cases.is_empty(), "no program fits the filter");
+    let builds: Vec<Build> = cases.iter().filter_map(|case| case.build.clone()).collect();
+    compile::compile_all(&builds)?;
+    let folder = paths::target().join("check");
+    fs::create_dir_all(&folder)?;
+    let mut tally = Tally::default();
+    for case in &cases {
+        let path = folder.join("report.json");
+        let _ = fs::remove_file(&path);
+        let mut check = Command::new(&redhanded);
+        check.args(["check", "--quiet", "--fail-on", "never", "--hunt"]);
+        check.arg(&options.hunt).arg("--json").arg(&path);
+        check.arg("--").arg(&case.program);
+        let outcome = command::captured(&mut check, LIMIT)?;
+        let report = judge::read(&path);
+        let told = match &report {
+            Ok(report) => told(report),
+            Err(_) => outcome.stderr.lines().last().unwrap_or_default().to_owned(),
+        };
+        let passes = report.is_ok_and(|report| case.passes(&report));
+        let word = if passes { "ok" } else { "FAILED" };
+        println!("{word:6} {}: {told}", case.title);
+        tally += if passes { Tally::PASSED } else { Tally::FAILED };
+    }
+    Ok(tally)
+}
+
+/// The races of a report in a few words each.
+fn told(report: &Report) -> String {
+    let one = |race: &Race| {
+        let what = race.what.name.as_deref().unwrap_or("memory without a name");
+        let standing = race
+            .analysed
+            .as_ref()
+            .map_or("caught", |a| a.standing.name());
+        format!("{standing} {} ({})", what, judge::word(race.class))
+    };
+    let told: Vec<String> = report.races.iter().map(one).collect();
+    match told.is_empty() {
+        true => "nothing".to_owned(),
+        false => told.join(", "),
+    }
+}
+
+impl Case {
+    fn passes(&self, report: &Report) -> bool {
+        let is_sure = |race: &&Race| {
+            let standing = race.analysed.as_ref().map(|analysed| analysed.standing);
+            standing != Some(RaceStanding::Suspect)
+        };
+        let mut sure = report.races.iter().filter(is_sure);
+        match self.list {
+            List::Expected => sure.next().is_some(),
+            List::Never => sure.all(|race| race.class != Class::Race),
+        }
+    }
+}
+
+/// One build of each program of the corpus, an optimised one if there is one.
+fn corpus() -> Result<Vec<Case>> {
+    let programs = program::read_all(paths::root(), Path::new("corpus"))?;
+    let cases = programs.iter().filter_map(|program| {
+        let optimised = program.variants.iter().find(|variant| variant.level != '0');
+        let variant = optimised.or(program.variants.first())?;
+        let build = Build::new(program, variant, false);
+        let title = build.title();
+        Some(Case {
+            title: title.split(' ').next().unwrap_or_default().to_owned(),
+            program: build.path.clone(),
+            list: program.claims.list,
+            build: Some(build),
+        })
+    });
+    Ok(cases.collect())
+}
+
+/// The programs whose accesses are kept apart by sleeps.
+fn apart() -> Result<Vec<Case>> {
+    let sources = paths::root().join("corpus/apart");
+    let folder = paths::target().join("check/apart");
+    fs::create_dir_all(&folder)?;
+    let mut cases = Vec::new();
+    for entry in fs::read_dir(&sources).context("cannot read corpus/apart")? {
+        let source = entry?.path();
+        let Some(name) = source.file_stem().filter(|_| is_c(&source)) else {
+            continue;
+        };
+        let program = folder.join(name);
+        let mut compiler = Command::new("gcc");
+        compiler.args(["-std=gnu11", "-g", "-O1", "-pthread", "-o"]);
+        compiler.arg(&program).arg(&source);
+        let outcome = command::captured(&mut compiler, LIMIT)?;
+        ensure!(
+            outcome.success(),
+            "{} does not compile: {}",
+            source.display(),
+            outcome.stderr
+        );
+        cases.push(Case {
+            title: format!("apart/{}", name.to_string_lossy()),
+            program,
+            list: List::Expected,
+            build: None,
+        });
+    }
+    cases.sort_by(|a, b| a.title.cmp(&b.title));
+    Ok(cases)
+}
+
+fn is_c(path: &Path) -> bool {
+    path.extension().is_some_and(|end| end == "c")
+}
