@@ -17,7 +17,7 @@ use crate::claims::List;
 use crate::corpus::compile::{self, Build};
 use crate::corpus::{matcher, program};
 use crate::results::Tally;
-use crate::{command, judge, paths};
+use crate::{command, jobs, judge, paths};
 
 /// More than a program of the corpus takes to be recorded and analysed.
 const LIMIT: Duration = Duration::from_secs(300);
@@ -31,6 +31,12 @@ pub struct Options {
     /// How long to hunt what was found in each; 0: not at all
     #[arg(long, value_name = "TIME", default_value = "0")]
     hunt: String,
+    /// How long in programs that must never be reported, if not as long
+    #[arg(long, value_name = "TIME")]
+    hunt_in_vain: Option<String>,
+    /// How many programs at a time
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    jobs: usize,
     /// The binary to test [default: built from this repository for release]
     #[arg(long, value_name = "PATH")]
     redhanded: Option<PathBuf>,
@@ -47,6 +53,9 @@ impl Options {
                 "{{apart/*,never/{{{never}}},expected/{{{expected}}}}}"
             )),
             hunt: "20s".to_owned(),
+            hunt_in_vain: Some("5s".to_owned()),
+            // A hunt waits more than it computes.
+            jobs: 4,
             redhanded: None,
         }
     }
@@ -75,26 +84,14 @@ pub fn run(options: &Options) -> Result<Tally> {
     compile::compile_all(&builds)?;
     let folder = paths::target().join("check");
     fs::create_dir_all(&folder)?;
-    let mut tally = Tally::default();
-    for case in &cases {
-        let path = folder.join("report.json");
-        let _ = fs::remove_file(&path);
-        let mut check = Command::new(&redhanded);
-        check.args(["check", "--quiet", "--fail-on", "never", "--hunt"]);
-        check.arg(&options.hunt).arg("--json").arg(&path);
-        check.arg("--").arg(&case.program);
-        let outcome = command::captured(&mut check, LIMIT)?;
-        let report = judge::read(&path);
-        let told = match &report {
-            Ok(report) => told(report),
-            Err(_) => outcome.stderr.lines().last().unwrap_or_default().to_owned(),
-        };
-        let passes = report.is_ok_and(|report| case.passes(&report));
-        let word = if passes { "ok" } else { "FAILED" };
-        println!("{word:6} {}: {told}", case.title);
-        tally += if passes { Tally::PASSED } else { Tally::FAILED };
-    }
-    Ok(tally)
+    let results = jobs::run(&cases, options.jobs, |case| {
+        case.run(&redhanded, options, &folder)
+            .unwrap_or_else(|error| {
+                println!("FAILED {}: {error:#}", case.title);
+                Tally::FAILED
+            })
+    })?;
+    Ok(results.into_iter().sum())
 }
 
 /// The races of a report in a few words each.
@@ -115,6 +112,30 @@ fn told(report: &Report) -> String {
 }
 
 impl Case {
+    /// Checks it and prints what was found.
+    fn run(&self, redhanded: &Path, options: &Options, folder: &Path) -> Result<Tally> {
+        let path = folder.join(format!("{}.json", self.title.replace('/', "-")));
+        let _ = fs::remove_file(&path);
+        let mut check = Command::new(redhanded);
+        check.args(["check", "--quiet", "--fail-on", "never", "--hunt"]);
+        // The hunt ends when everything was caught. Where nothing can be, it takes all its time.
+        check.arg(match (self.list, &options.hunt_in_vain) {
+            (List::Never, Some(shorter)) => shorter,
+            _ => &options.hunt,
+        });
+        check.arg("--json").arg(&path).arg("--").arg(&self.program);
+        let outcome = command::captured(&mut check, LIMIT)?;
+        let report = judge::read(&path);
+        let told = match &report {
+            Ok(report) => told(report),
+            Err(_) => outcome.stderr.lines().last().unwrap_or_default().to_owned(),
+        };
+        let passes = report.is_ok_and(|report| self.passes(&report));
+        let word = if passes { "ok" } else { "FAILED" };
+        println!("{word:6} {}: {told}", self.title);
+        Ok(if passes { Tally::PASSED } else { Tally::FAILED })
+    }
+
     fn passes(&self, report: &Report) -> bool {
         let is_sure = |race: &&Race| {
             let standing = race.analysed.as_ref().map(|analysed| analysed.standing);

@@ -10,20 +10,17 @@ pub mod variant;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::thread;
 use std::time::Duration;
 
-use anyhow::{Result, anyhow, bail, ensure};
+use anyhow::{Result, bail, ensure};
 use clap::Args;
 use globset::{Glob, GlobMatcher};
 
 use crate::claims::{Expectation, List};
-use crate::paths;
 use crate::redhanded::Redhanded;
 use crate::results::{self, Tally};
-use crate::trial::{Demands, Trial, Verdict};
+use crate::trial::{Demands, Trial};
+use crate::{jobs, paths};
 use case::ProgramCase;
 use compile::Build;
 use program::Program;
@@ -153,7 +150,12 @@ pub fn run(options: &Options) -> Result<Tally> {
         found_within: Duration::from_secs(if seeds == 1 { 180 } else { 60 }),
         windows_within: Duration::from_secs(if options.full { 600 } else { 180 }),
     };
-    let verdicts = run_all(&redhanded, &demands, &builds, options.jobs.max(1))?;
+    let verdicts = jobs::run(&builds, options.jobs, |build| {
+        let redhanded = &redhanded;
+        let verdict = Trial::new(&demands, &ProgramCase { redhanded, build }).verdict();
+        results::print(&verdict);
+        verdict
+    })?;
     Ok(results::print_summary(&verdicts))
 }
 
@@ -218,38 +220,6 @@ fn fits(filter: Option<&GlobMatcher>, program: &Program, build: &Build) -> bool 
     [title.as_str(), without_variant, program.name.as_str()]
         .iter()
         .any(|text| filter.is_match(text))
-}
-
-fn run_all(
-    redhanded: &Redhanded,
-    demands: &Demands,
-    builds: &[Build],
-    jobs: usize,
-) -> Result<Vec<Verdict>> {
-    let next = AtomicUsize::new(0);
-    let verdicts = Mutex::new(Vec::new());
-    thread::scope(|scope| {
-        for _ in 0..jobs {
-            scope.spawn(|| {
-                loop {
-                    let index = next.fetch_add(1, Ordering::Relaxed);
-                    let Some(build) = builds.get(index) else {
-                        break;
-                    };
-                    let verdict = Trial::new(demands, &ProgramCase { redhanded, build }).verdict();
-                    results::print(&verdict);
-                    if let Ok(mut verdicts) = verdicts.lock() {
-                        verdicts.push((index, verdict));
-                    }
-                }
-            });
-        }
-    });
-    let mut verdicts = verdicts
-        .into_inner()
-        .map_err(|_| anyhow!("a trial panicked"))?;
-    verdicts.sort_by_key(|(index, _)| *index);
-    Ok(verdicts.into_iter().map(|(_, verdict)| verdict).collect())
 }
 
 #[cfg(test)]

@@ -13,16 +13,13 @@ mod seeds;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use clap::Args;
 
 use crate::results::Tally;
-use crate::{command, paths};
+use crate::{command, jobs, paths};
 use seeds::Seed;
 
 /// Options of `cargo xtask fuzz`.
@@ -110,31 +107,19 @@ pub fn run(options: &Options) -> Result<Tally> {
         "{:<12} {:>12} {:>9} {:>8}  {:>6}",
         "target", "executions", "per s", "edges", "inputs"
     );
-    let next = AtomicUsize::new(0);
-    let tally = Mutex::new(Tally::default());
-    thread::scope(|scope| {
-        for _ in 0..options.jobs.max(1) {
-            scope.spawn(|| {
-                while let Some(target) = targets.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let result = fuzz(target, &fuzzer, &folder, &seeds, options);
-                    let passed = match result {
-                        Ok(line) => {
-                            println!("{line}");
-                            Tally::PASSED
-                        }
-                        Err(why) => {
-                            println!("{:<12} FAILED\n{why:#}", target.name);
-                            Tally::FAILED
-                        }
-                    };
-                    if let Ok(mut tally) = tally.lock() {
-                        *tally += passed;
-                    }
-                }
-            });
+    let results = jobs::run(&targets, options.jobs, |target| {
+        match fuzz(target, &fuzzer, &folder, &seeds, options) {
+            Ok(line) => {
+                println!("{line}");
+                Tally::PASSED
+            }
+            Err(why) => {
+                println!("{:<12} FAILED\n{why:#}", target.name);
+                Tally::FAILED
+            }
         }
-    });
-    tally.into_inner().map_err(|_| anyhow!("a target panicked"))
+    })?;
+    Ok(results.into_iter().sum())
 }
 
 /// Where the fuzzer and its inputs are.

@@ -8,7 +8,6 @@ use std::os::unix::fs::{PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -22,7 +21,7 @@ use redhanded_provision::{Archive, Wanted, cache_folder, find};
 
 use crate::corpus::matcher;
 use crate::results::Tally;
-use crate::{command, paths};
+use crate::{command, jobs, paths};
 use attack::{Attack, User};
 
 /// Options of `cargo xtask hostile`.
@@ -99,23 +98,10 @@ pub fn run(options: &Options) -> Result<Tally> {
     }
     // The longest first, so that none runs alone at the end.
     trials.sort_by_key(|(attack, _)| std::cmp::Reverse(attack.within));
-    let next = AtomicUsize::new(0);
-    let tally = Mutex::new(Tally::default());
-    thread::scope(|scope| {
-        for _ in 0..options.jobs.max(1) {
-            scope.spawn(|| {
-                while let Some((attack, user)) = trials.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let result = ground.stage(attack, *user);
-                    if let Ok(mut tally) = tally.lock() {
-                        *tally += result;
-                    }
-                }
-            });
-        }
-    });
-    tally
-        .into_inner()
-        .map_err(|_| anyhow!("an attack panicked"))
+    let results = jobs::run(&trials, options.jobs, |(attack, user)| {
+        ground.stage(attack, *user)
+    })?;
+    Ok(results.into_iter().sum())
 }
 
 /// What all attacks share.

@@ -9,6 +9,7 @@ mod deb;
 mod dependencies;
 mod fuzz;
 mod hostile;
+mod jobs;
 mod judge;
 mod kernel_corpus;
 mod kills;

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::iter::Sum;
 use std::ops::AddAssign;
 
 use crate::trial::{State, Verdict};
@@ -42,6 +43,14 @@ impl AddAssign for Tally {
     fn add_assign(&mut self, other: Self) {
         self.passed += other.passed;
         self.failed += other.failed;
+    }
+}
+
+impl Sum for Tally {
+    fn sum<I: Iterator<Item = Self>>(tallies: I) -> Self {
+        let mut sum = Self::default();
+        tallies.for_each(|tally| sum += tally);
+        sum
     }
 }
 

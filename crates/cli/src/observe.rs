@@ -5,6 +5,7 @@
 
 mod conclude;
 mod display;
+mod servants;
 mod watching;
 
 use crate::events::Events;
@@ -26,6 +27,7 @@ use redhanded_session::{Header, Listener, LogFile, Mapped, tell_place};
 use redhanded_sys::{Rights, Tid, renounce_debug_information};
 use redhanded_target::{Ending, Signals, TargetError};
 use redhanded_verdict::Annotations;
+use servants::Started;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -105,21 +107,30 @@ pub struct Observed {
 /// Observes it.
 pub fn observe(mut observation: Observation, display: &Display) -> Result<Observed, Failure> {
     let program = name(&observation.subject);
+    // Before the connections to them, so that it is dropped after these.
+    let mut started = Started::default();
     // Before there is a file that it must not have.
     let namer = Namer::start(Work {
         search: observation.selecting.search.clone(),
         rights: observation.rights.take(),
         log: None,
     })?;
+    started.add(namer.pid);
     let keeper = match observation.replay {
         true => Some(start_keeper()?),
         false => None,
     };
+    if let Some(keeper) = &keeper {
+        started.add(keeper.pid);
+    }
     // Another one, which the front asks at leisure.
     let for_scenarios = match (&observation.scenarios, &keeper) {
         (Some(_), Some(_)) => Some(Replayer::start()?),
         _ => None,
     };
+    if let Some(worker) = &for_scenarios {
+        started.add(worker.pid);
+    }
     let scenarios = match (&observation.scenarios, for_scenarios) {
         (Some(place), Some(worker)) => {
             let folder = redhanded_sys::Folder::make_all(place).map_err(|source| {
@@ -161,6 +172,7 @@ pub fn observe(mut observation: Observation, display: &Display) -> Result<Observ
             std::process::exit(if ended.is_ok() { 0 } else { FAILED.into() })
         }
         Role::Front(front) => {
+            started.keep();
             renounce_debug_information();
             drop((namer.tracer, keeper));
             let names = Names {

@@ -307,10 +307,13 @@ fn about_code(
         Some(data) => debug.source_evidence_at(svma, data),
         None => debug.source_evidence(svma),
     };
-    if source.marking == Marking::Plain
-        && access.kind == AccessKind::Read
-        && image.reads_ahead(svma, &source)
-    {
+    // Which statement a folded load belongs to is not known, and so not its condition either.
+    let ahead = match &source.marking {
+        Marking::Plain => image.reads_ahead(svma, &source),
+        Marking::Unknown { why: Doubt::Folded } => image.precedes_choice(svma),
+        _ => false,
+    };
+    if ahead && access.kind == AccessKind::Read {
         source.marking = Marking::Unknown {
             why: Doubt::Speculative,
         };

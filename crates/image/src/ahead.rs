@@ -78,6 +78,27 @@ impl Image {
         is_vector() || (0..graph.len()).any(|number| place(number) == Where::Condition(innermost))
     }
 
+    /// Whether anything is decided after the load at `svma`, by a branch or by taking one of two
+    /// values. Else it is ahead of no condition, whichever statement it belongs to.
+    #[must_use]
+    pub fn precedes_choice(&self, svma: Svma) -> bool {
+        let graph = self
+            .function_at(svma)
+            .and_then(|function| Graph::of(self, function));
+        let Some((graph, at)) = graph.and_then(|graph| graph.at(svma.0).map(|at| (graph, at)))
+        else {
+            return true;
+        };
+        let behind = graph.reached_from(at);
+        (0..graph.len()).any(|number| {
+            behind.get(number) == Some(&true)
+                && (graph.decides(number)
+                    || self
+                        .instruction_at(graph.address(number))
+                        .is_none_or(|one| one.chooses()))
+        })
+    }
+
     fn place(&self, at: Svma, conditions: &[PlacedCondition]) -> Where {
         let mut found = Where::Nowhere;
         for frame in self.debug().frames(at) {
@@ -187,15 +208,25 @@ impl Graph {
     /// Whether an instruction can be reached from the first. Those behind jump tables and in
     /// handlers cannot.
     fn is_reached(&self, number: usize) -> bool {
+        self.reached_from(0).get(number) == Some(&true)
+    }
+
+    /// What can be reached from there.
+    fn reached_from(&self, number: usize) -> Vec<bool> {
         let mut seen = vec![false; self.len() + 1];
-        let mut left = vec![0];
+        let mut left = vec![number];
         while let Some(one) = left.pop() {
             if let Some(seen) = seen.get_mut(one).filter(|seen| !**seen) {
                 *seen = true;
                 left.extend(self.next.get(one).into_iter().flatten());
             }
         }
-        seen.get(number) == Some(&true)
+        seen
+    }
+
+    /// Whether execution goes on at one of several places after it, or nobody knows where.
+    fn decides(&self, number: usize) -> bool {
+        self.next.get(number).is_none_or(|next| next.len() > 1)
     }
 
     /// From where the function can be left without passing `avoided`.

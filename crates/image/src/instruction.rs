@@ -111,6 +111,45 @@ impl Instruction {
             && self.raw.op1_kind() == OpKind::Memory
     }
 
+    /// Whether it takes one of two values, by a condition or by a mask.
+    #[must_use]
+    pub fn chooses(&self) -> bool {
+        use iced_x86::Mnemonic as M;
+        let by_condition =
+            self.raw.condition_code() != iced_x86::ConditionCode::None && self.raw.op_count() == 2;
+        let by_mask = matches!(
+            self.raw.mnemonic(),
+            M::Andps
+                | M::Andpd
+                | M::Andnps
+                | M::Andnpd
+                | M::Pand
+                | M::Pandn
+                | M::Vandps
+                | M::Vandpd
+                | M::Vandnps
+                | M::Vandnpd
+                | M::Vpand
+                | M::Vpandn
+                | M::Blendps
+                | M::Blendpd
+                | M::Blendvps
+                | M::Blendvpd
+                | M::Pblendvb
+                | M::Pblendw
+                | M::Vblendps
+                | M::Vblendpd
+                | M::Vblendvps
+                | M::Vblendvpd
+                | M::Vpblendvb
+                | M::Vpblendw
+                | M::Vpblendd
+                | M::Vpternlogd
+                | M::Vpternlogq
+        );
+        by_condition || by_mask || self.raw.has_op_mask()
+    }
+
     /// Whether it reads a number of floating point, alone or as an operand.
     #[must_use]
     pub fn reads_float(&self) -> bool {

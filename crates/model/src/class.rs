@@ -214,12 +214,11 @@ impl SideEvidence {
             Some(Marking::Unknown {
                 why: Doubt::Wider | Doubt::Speculative,
             }) => true,
-            // LLVM takes the line from a load that it moves ahead of its condition, and which
-            // condition a load of floating point is ahead of does not show if it may be that of
-            // another statement. One whose result is stored back is in the source if its store is.
-            Some(Marking::Unknown {
-                why: Doubt::NoLine | Doubt::Folded,
-            }) => self.kind == AccessKind::Read && !self.has(&Fact::HalfOfUpdate),
+            // LLVM takes the line from a load that it moves ahead of its condition. One whose result
+            // is stored back is in the source if its store is.
+            Some(Marking::Unknown { why: Doubt::NoLine }) => {
+                self.kind == AccessKind::Read && !self.has(&Fact::HalfOfUpdate)
+            }
             Some(Marking::Unknown { .. }) | None => {
                 self.kind == AccessKind::Read
                     && matches!(self.form(), Form::Vector | Form::Wide)

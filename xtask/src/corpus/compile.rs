@@ -3,17 +3,15 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, SystemTime};
 
-use anyhow::{Context, Result, anyhow, ensure};
+use anyhow::{Context, Result, ensure};
 
 use super::commands;
 use super::program::Program;
 use super::variant::Variant;
-use crate::{command, paths};
+use crate::{command, jobs, paths};
 
 /// More than any compiler needs for a small file.
 const LIMIT: Duration = Duration::from_secs(120);
@@ -117,34 +115,10 @@ impl Build {
 /// Compiles what has changed, on all processors; returns how many were compiled.
 pub fn compile_all(builds: &[Build]) -> Result<usize> {
     let shared = newest_in(&paths::root().join("corpus/lib"))?;
-    let next = AtomicUsize::new(0);
-    let built = AtomicUsize::new(0);
-    let failures = Mutex::new(Vec::new());
     let workers = thread::available_parallelism().map_or(2, usize::from);
-    thread::scope(|scope| {
-        for _ in 0..workers {
-            scope.spawn(|| {
-                while let Some(build) = builds.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    match build.compile(shared) {
-                        Ok(true) => drop(built.fetch_add(1, Ordering::Relaxed)),
-                        Ok(false) => {}
-                        Err(error) => {
-                            if let Ok(mut failures) = failures.lock() {
-                                failures.push(error);
-                            }
-                        }
-                    }
-                }
-            });
-        }
-    });
-    let failures = failures
-        .into_inner()
-        .map_err(|_| anyhow!("a build thread panicked"))?;
-    if let Some(first) = failures.into_iter().next() {
-        return Err(first);
-    }
-    Ok(built.into_inner())
+    let results = jobs::run(builds, workers, |build| build.compile(shared))?;
+    let compiled: Vec<bool> = results.into_iter().collect::<Result<_>>()?;
+    Ok(compiled.into_iter().filter(|compiled| *compiled).count())
 }
 
 fn newest_in(folder: &Path) -> Result<SystemTime> {

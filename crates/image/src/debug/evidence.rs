@@ -545,14 +545,18 @@ impl Text<'_, '_> {
         if let Some(directive) = &region.omp_atomic {
             directive.mark(&mut found);
         }
-        // A macro in front may make an atomic statement of all that follows.
+        // A macro in front may make an atomic statement of all that follows. What is atomic by
+        // itself remains so.
         let changed = region
             .prefixes
             .iter()
             .find(|word| macros.may_change_statement(word))
             .or(leading.as_ref());
         if let Some(word) = changed {
-            for candidate in &mut found {
+            let others = found
+                .iter_mut()
+                .filter(|candidate| !matches!(candidate.verdict, Verdict::Atomic(_)));
+            for candidate in others {
                 candidate.verdict = Verdict::Unknown(Doubt::UnknownName(word.clone()));
             }
         }

@@ -13,9 +13,6 @@ type Edit = fn(&str) -> String;
 const LEVELS: [&str; 3] = ["-O0", "-O2", "-Os"];
 const COMMAND_LINE: &str = "-DCOMMAND_LINE(x)=__atomic_load_n(&(x),0)";
 
-/// The line of the OpenMP directive in prefixes.c.
-const DIRECTIVE: u32 = 63;
-
 /// Every access in every function of a program, with what the source says.
 fn told(built: &Built) -> Vec<(String, String, SourceEvidence)> {
     let image = built.image();
@@ -260,15 +257,18 @@ fn merged_arms_are_not_told_apart() {
 /// line of a directive is not in the text.
 #[test]
 fn words_in_front_of_statements() {
+    let text = include_str!("fixtures/prefixes.c");
+    let directive = text.lines().position(|line| line.starts_with("#pragma"));
+    let directive = u32::try_from(directive.unwrap() + 1).unwrap();
     for compiler in ["gcc", "clang"] {
         for level in ["-O1", "-O2", "-Os"] {
             let elsewhere = "-DCOMMAND_LINE=_Pragma(\"omp atomic write\")";
-            let options = ["-g", level, "-fopenmp", elsewhere, "-DBLOCK(x)="];
+            let options = ["-g", level, "-fopenmp", elsewhere, "-DBLOCK(x)=", "-DWORD="];
             let built = build_with(compiler, &["prefixes.c"], &options);
             let not_plain = |function: &str, evidence: &SourceEvidence| {
                 // Variables of a loop are plain where their own lines set them.
                 let own_line = evidence.expression.as_ref();
-                let own_line = own_line.is_some_and(|expression| expression.line != DIRECTIVE);
+                let own_line = own_line.is_some_and(|expression| expression.line != directive);
                 let unknown = evidence.marking != Marking::Plain
                     || (function == "unknown_reduction" && own_line);
                 function.starts_with("unknown") && unknown
@@ -377,6 +377,27 @@ fn a_folded_load_is_not_called_plain() {
             compiler == "clang",
             "{compiler} folded {folded}"
         );
+    }
+}
+
+/// Only a load with a choice behind it can be ahead of a condition.
+#[test]
+fn choices_behind_a_load() {
+    for (compiler, level) in [("gcc", "-O1"), ("gcc", "-O2"), ("clang", "-O2")] {
+        let built = build_with(compiler, &["folded.c"], &["-g", level]);
+        let image = built.image();
+        let data = std::fs::read(&built.program).unwrap();
+        let object = object::File::parse(&*data).unwrap();
+        for name in ["atomic_by_local", "atomic_compared", "atomic_chosen"] {
+            let symbol = object.symbol_by_name(name).unwrap();
+            for (address, text) in accesses(&image, symbol.address(), symbol.size()) {
+                assert_eq!(
+                    image.precedes_choice(Svma(address)),
+                    name == "atomic_chosen",
+                    "{compiler} {level}: {name}: {text}"
+                );
+            }
+        }
     }
 }
 

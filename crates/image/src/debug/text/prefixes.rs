@@ -86,7 +86,11 @@ fn before(tokens: &[Token], at: usize) -> Option<String> {
         }
         if depth == 0 {
             let word = tokens.get(number.checked_sub(1)?)?;
-            let unusual = word.kind == TokenKind::Word && !is_usual(&word.text);
+            // `if WORD (a)`: the parentheses are those of the condition, and the word stands for
+            // `constexpr` or nothing.
+            let keyword = number.checked_sub(2).and_then(|at| tokens.get(at));
+            let in_condition = keyword.is_some_and(|keyword| keyword.is("if"));
+            let unusual = word.kind == TokenKind::Word && !is_usual(&word.text) && !in_condition;
             return unusual.then(|| word.text.clone());
         }
     }
@@ -119,6 +123,7 @@ mod tests {
             "{ g(); x = 1; }",
             "{ if (a(b)) x = 1; }",
             "{ if constexpr (a) x = 1; }",
+            "{ if CONSTEXPR (a) { x = 1; } }",
             "{ if (a) y = 1; else x = 1; }",
             "{ do x = 1; while (a); }",
             "{ for (int i = 0; i < 3; i++) { x = 1; } }",

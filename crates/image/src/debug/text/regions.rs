@@ -266,7 +266,9 @@ fn is_function(node: Node<'_>) -> bool {
     matches!(node.kind(), "function_definition" | "lambda_expression")
 }
 
-/// Whether it looks like a function in a function: `FOREACH(x) { … }`.
+/// Whether it looks like a function in a function: `FOREACH(x) { … }`. What has a type and
+/// parameters is one: after a macro that it cannot make sense of, the parser may take all that
+/// follows for the body of a function.
 fn is_macro_with_block(node: Node<'_>) -> bool {
     let mut around = node.parent();
     while let Some(parent) = around
@@ -275,10 +277,21 @@ fn is_macro_with_block(node: Node<'_>) -> bool {
         around = parent.parent();
     }
     node.kind() == "function_definition"
+        && !has_type_and_parameters(node)
         && around.is_some_and(|around| {
             let kind = around.kind();
             kind == "compound_statement" || kind == "else_clause" || kind.ends_with("_statement")
         })
+}
+
+fn has_type_and_parameters(function: Node<'_>) -> bool {
+    let mut declarator = function.child_by_field_name("declarator");
+    while let Some(inner) = declarator
+        && inner.kind() != "function_declarator"
+    {
+        declarator = inner.child_by_field_name("declarator");
+    }
+    declarator.is_some() && function.child_by_field_name("type").is_some()
 }
 
 fn row_number(point: Point) -> u32 {
@@ -534,6 +547,19 @@ mod tests {
         assert_eq!(function.merged_with(number("x = 2")), [number("y = 3")]);
         assert!(function.merged_with(number("b = 1")).is_empty());
         assert!(function.merged_with(number("z = 4")).is_empty());
+    }
+
+    #[test]
+    fn functions_after_a_macro_that_ends_no_declaration() {
+        // The parser takes the rest of the file for the body of a function.
+        let text = "#define KEEP\nEACH(DECLARE)\n\nenum { A };\nstatic long r;\n\
+                    KEEP static void add(long more)\n{\n    r += more;\n}\n\
+                    long get(void)\n{\n    EACH(i) { r = i; }\n    return r;\n}\n";
+        let file = SourceFile::read(&tree_sitter_c::LANGUAGE.into(), text.to_owned()).unwrap();
+        let name = |line| file.function(line, None).unwrap().name;
+        assert_eq!(name(8).as_deref(), Some("add"));
+        assert_eq!(name(12).as_deref(), Some("get"));
+        assert_eq!(name(13).as_deref(), Some("get"));
     }
 
     proptest! {
