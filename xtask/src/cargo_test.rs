@@ -1,14 +1,18 @@
-//! `cargo test` as a step: its counts are added up, and its slowest binaries are named.
+//! The tests of all packages as a step: several binaries at a time, their counts added up, the
+//! slowest named.
 
-use std::io::{BufRead, BufReader, pipe};
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread;
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use redhanded_provision::cache_folder;
+use serde::Deserialize;
 
 use crate::results::Tally;
-use crate::{command, paths};
+use crate::{command, jobs, paths};
 
 /// Whether there are kernels to test with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,132 +27,212 @@ pub enum Kernels {
 /// change and not the draw. To look for more, set it to something else.
 const SEED: (&str, &str) = ("PROPTEST_RNG_SEED", "2010");
 
-/// How many tests run at a time. Where nothing else is set, it is the number of processors, but
-/// at least [`LEAST_THREADS`].
+/// How many tests of a binary run at a time. Where nothing else is set, it is the number of
+/// processors, but at least [`LEAST_THREADS`].
 const THREADS: &str = "RUST_TEST_THREADS";
 
 /// Most tests wait for a program that they have started. Those that must not be disturbed take
 /// turns.
 const LEAST_THREADS: usize = 4;
 
+/// How many binaries run at a time. Those of the tool wait for programs and virtual machines, most
+/// others compute.
+const AT_A_TIME: usize = 2;
+
+/// More than a binary takes, and than building does.
+const LIMIT: Duration = Duration::from_secs(1800);
+
 /// How many test binaries are named as the slowest.
 const SLOWEST: usize = 8;
 
 /// All unit, integration and documentation tests.
 pub fn all(kernels: Kernels) -> Result<Tally> {
-    let mut variables = Vec::new();
+    let mut variables = vec![seed(), threads()];
     if kernels == Kernels::Provided {
         variables.push(("REDHANDED_KERNELS", cache_folder()?.into_os_string()));
     }
-    run(&["--workspace"], variables)
+    for (name, value) in &variables {
+        println!("{name}={}", value.display());
+    }
+    let binaries = run_all(&built()?, &variables)?;
+    let mut documentation = cargo(&["test", "--workspace", "--doc", "--no-fail-fast"]);
+    let documentation = Ran::of("documentation", documentation.envs(variables))?;
+    let all: Vec<Ran> = binaries.into_iter().chain([documentation]).collect();
+    println!("{}", slowest(&all));
+    Ok(all.iter().map(|ran| ran.tally).sum())
 }
 
 /// Builds the tests that [`all`] runs, except those in documentation.
 pub fn build() -> Result<()> {
-    let words = ["test", "--no-run", "--workspace", "--quiet"];
-    ensure!(
-        command::shown(&paths::cargo(), &words)?,
-        "the tests do not build"
-    );
+    built()?;
     Ok(())
 }
 
 /// The unit tests alone.
 pub fn units() -> Result<Tally> {
-    // The fuzzer is no test, and would be run as one.
-    let which = [
-        "--workspace",
-        "--exclude",
-        "redhanded-fuzz",
-        "--lib",
-        "--bins",
-    ];
-    run(&which, Vec::new())
+    let unit_tests = built()?.into_iter().filter(TestBinary::has_unit_tests);
+    let ran = run_all(&unit_tests.collect::<Vec<_>>(), &[seed(), threads()])?;
+    Ok(ran.iter().map(|ran| ran.tally).sum())
 }
 
-fn run(which: &[&str], mut variables: Vec<(&str, std::ffi::OsString)>) -> Result<Tally> {
-    let seed = std::env::var_os(SEED.0).unwrap_or_else(|| SEED.1.into());
-    variables.push((SEED.0, seed));
+type Variable = (&'static str, OsString);
+
+fn seed() -> Variable {
+    let given = std::env::var_os(SEED.0);
+    (SEED.0, given.unwrap_or_else(|| SEED.1.into()))
+}
+
+fn threads() -> Variable {
     let processors = thread::available_parallelism().map_or(1, usize::from);
-    let threads = std::env::var_os(THREADS)
-        .unwrap_or_else(|| processors.max(LEAST_THREADS).to_string().into());
-    variables.push((THREADS, threads));
-    for (name, value) in &variables {
-        println!("{name}={}", value.display());
-    }
-    let mut words = vec!["test", "--no-fail-fast"];
-    words.extend(which);
-    println!("$ {}", command::in_words("cargo", &words));
-    let (output, input) = pipe().context("cannot make a pipe")?;
-    // nohup and some shells have programs start with signals ignored, which tests of
-    // signals would notice.
-    let mut cargo = Command::new("env");
+    let usual = || processors.max(LEAST_THREADS).to_string().into();
+    (THREADS, std::env::var_os(THREADS).unwrap_or_else(usual))
+}
+
+fn cargo(words: &[&str]) -> Command {
+    println!("$ {}", command::in_words("cargo", words));
+    let mut cargo = Command::new(paths::cargo());
+    cargo.args(words).current_dir(paths::root());
     cargo
-        .arg("--default-signal")
-        .arg(paths::cargo())
-        .args(&words)
-        .envs(variables)
-        .current_dir(paths::root())
-        // Both in one, because which binary runs is told on stderr.
-        .stdout(input.try_clone()?)
-        .stderr(input);
-    let mut child = cargo.spawn().context("cannot start cargo")?;
-    // Its copies of the pipe would keep the pipe open.
-    drop(cargo);
-    let mut results = Results::default();
-    for line in BufReader::new(output).lines() {
-        let line = line.context("cannot read the output of cargo test")?;
-        println!("{line}");
-        results.take(&line);
-    }
-    let status = child.wait().context("cannot wait for cargo")?;
-    println!("{}", results.slowest());
-    let mut tally = results.tally;
-    if !status.success() && tally.failed == 0 {
-        // It did not build, or a test binary died.
-        tally += Tally::FAILED;
-    }
-    Ok(tally)
 }
 
-/// What the lines of `cargo test` said.
-#[derive(Default)]
-struct Results {
+/// A file of tests that cargo has built.
+#[derive(Debug, PartialEq, Eq)]
+struct TestBinary {
+    /// The package and what is tested of it.
+    name: String,
+    kind: String,
+    program: PathBuf,
+    /// The folder of its package, where tests expect to run.
+    folder: PathBuf,
+}
+
+impl TestBinary {
+    fn has_unit_tests(&self) -> bool {
+        self.kind != "test"
+    }
+}
+
+/// Builds all tests; those of the tool first, because they take longest.
+fn built() -> Result<Vec<TestBinary>> {
+    let words = ["test", "--workspace", "--no-run", "--quiet"];
+    let words = [&words[..], &["--message-format=json-render-diagnostics"]].concat();
+    let outcome = command::captured(&mut cargo(&words), LIMIT)?;
+    ensure!(
+        outcome.success(),
+        "the tests do not build\n{}",
+        outcome.stderr
+    );
+    let mut binaries = binaries(&outcome.stdout)?;
+    binaries.sort_by_key(|binary| !binary.folder.ends_with("crates/cli"));
+    Ok(binaries)
+}
+
+/// What cargo says for each thing it has built, as far as it matters.
+#[derive(Deserialize)]
+struct Message {
+    reason: String,
+    #[serde(default)]
+    manifest_path: PathBuf,
+    target: Option<BuiltTarget>,
+    executable: Option<PathBuf>,
+    profile: Option<BuiltProfile>,
+}
+
+#[derive(Deserialize)]
+struct BuiltTarget {
+    name: String,
+    kind: Vec<String>,
+}
+
+#[derive(Deserialize)]
+struct BuiltProfile {
+    test: bool,
+}
+
+fn binaries(messages: &str) -> Result<Vec<TestBinary>> {
+    let mut found = Vec::new();
+    for line in messages.lines() {
+        let message: Message = serde_json::from_str(line).context("cannot understand cargo")?;
+        let is_test = message.profile.is_some_and(|profile| profile.test);
+        if let (Some(target), Some(program)) = (message.target, message.executable)
+            && message.reason == "compiler-artifact"
+            && is_test
+        {
+            let folder = message.manifest_path.parent();
+            let folder = folder.unwrap_or(Path::new("")).to_owned();
+            let package = folder.file_name().unwrap_or_default().display();
+            found.push(TestBinary {
+                name: format!("{package}/{}", target.name),
+                kind: target.kind.into_iter().next().unwrap_or_default(),
+                program,
+                folder,
+            });
+        }
+    }
+    Ok(found)
+}
+
+fn run_all(binaries: &[TestBinary], variables: &[Variable]) -> Result<Vec<Ran>> {
+    jobs::run(binaries, AT_A_TIME, |binary| {
+        // nohup and some shells have programs start with signals ignored, which tests of
+        // signals would notice.
+        let mut tests = Command::new("env");
+        tests
+            .arg("--default-signal")
+            .arg(&binary.program)
+            .current_dir(&binary.folder)
+            .envs(variables.iter().cloned());
+        Ran::of(&binary.name, &mut tests)
+    })?
+    .into_iter()
+    .collect()
+}
+
+/// A binary that has run.
+struct Ran {
+    name: String,
     tally: Tally,
-    /// The binary that runs.
-    running: String,
-    took: Vec<(f64, String)>,
+    seconds: f64,
 }
 
-impl Results {
-    fn take(&mut self, line: &str) {
-        let running = ["     Running ", "   Doc-tests "]
-            .iter()
-            .find_map(|prefix| line.strip_prefix(prefix));
-        if let Some(what) = running {
-            // `unittests src/lib.rs (target/debug/deps/redhanded_image-0123456789abcdef)`.
-            let file = what.rsplit(['/', '(']).next().unwrap_or(what);
-            let name = file.trim_end_matches(')');
-            let name = name.rsplit_once('-').map_or(name, |(name, _)| name);
-            self.running = name.to_owned();
+impl Ran {
+    fn of(name: &str, command: &mut Command) -> Result<Self> {
+        let outcome = command::captured(command, LIMIT)?;
+        print!("\n-- {name} --\n{}{}", outcome.stdout, outcome.stderr);
+        let mut ran = Self::read(name, &outcome.stdout);
+        if !outcome.success() && ran.tally.failed == 0 {
+            println!("{name}: {}", outcome.status_in_words());
+            ran.tally += Tally::FAILED;
         }
-        if let Some(result) = line.strip_prefix("test result: ") {
-            self.tally += counts(result);
-            self.took
-                .extend(seconds(result).map(|took| (took, self.running.clone())));
-        }
+        Ok(ran)
     }
 
-    /// `slowest: kernel 210.5 s, …`.
-    fn slowest(&self) -> String {
-        let mut took = self.took.clone();
-        took.sort_by(|a, b| b.0.total_cmp(&a.0));
-        let named = took.iter().take(SLOWEST);
-        let named: Vec<_> = named
-            .map(|(took, name)| format!("{name} {took:.1} s"))
-            .collect();
-        format!("slowest test binaries: {}", named.join(", "))
+    /// From what it printed.
+    fn read(name: &str, output: &str) -> Self {
+        let mut ran = Self {
+            name: name.to_owned(),
+            tally: Tally::default(),
+            seconds: 0.0,
+        };
+        let results = output.lines();
+        for result in results.filter_map(|line| line.strip_prefix("test result: ")) {
+            ran.tally += counts(result);
+            ran.seconds += seconds(result).unwrap_or(0.0);
+        }
+        ran
     }
+}
+
+/// `slowest test binaries: cli/kernel 210.5 s, …`.
+fn slowest(ran: &[Ran]) -> String {
+    let mut ran: Vec<&Ran> = ran.iter().collect();
+    ran.sort_by(|a, b| b.seconds.total_cmp(&a.seconds));
+    let named: Vec<_> = ran
+        .iter()
+        .take(SLOWEST)
+        .map(|ran| format!("{} {:.1} s", ran.name, ran.seconds))
+        .collect();
+    format!("slowest test binaries: {}", named.join(", "))
 }
 
 /// The counts in `ok. 12 passed; 0 failed; …`.
@@ -175,23 +259,41 @@ mod tests {
 
     #[test]
     fn counts_and_times_are_read() {
-        let mut results = Results::default();
-        for line in [
-            "   Compiling redhanded v0.1.0",
-            "     Running unittests src/lib.rs (target/debug/deps/redhanded_image-0a1b2c3d4e5f6789)",
-            "test a::b ... ok",
-            "test result: FAILED. 12 passed; 3 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.50s",
-            "     Running tests/kernel/main.rs (target/debug/deps/kernel-0a1b2c3d4e5f6789)",
-            "test result: ok. 7 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 61.07s",
-            "   Doc-tests redhanded_model",
-            "test result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.20s",
-        ] {
-            results.take(line);
-        }
-        assert_eq!(results.tally.to_string(), "20 passed, 3 failed");
+        let read = |name: &str, result: &str| {
+            let rest = "0 measured; 0 filtered out; finished in";
+            let output = format!("test a::b ... ok\n\ntest result: {result}; {rest}");
+            Ran::read(name, &format!("{output} 0.50s\n{output} 61.07s\n"))
+        };
+        let one = read("cli/kernel", "FAILED. 12 passed; 3 failed; 1 ignored");
+        assert_eq!(one.tally.to_string(), "24 passed, 6 failed");
+        let other = Ran::read("model/model", "running 0 tests\n");
         assert_eq!(
-            results.slowest(),
-            "slowest test binaries: kernel 61.1 s, redhanded_image 0.5 s, redhanded_model 0.2 s"
+            slowest(&[other, one]),
+            "slowest test binaries: cli/kernel 61.6 s, model/model 0.0 s"
         );
+    }
+
+    #[test]
+    fn only_what_is_built_as_a_test_is_run() {
+        let artifact = |name: &str, kind: &str, test: bool, executable: &str| {
+            format!(
+                "{{\"reason\":\"compiler-artifact\",\"manifest_path\":\"/p/cli/Cargo.toml\",\
+                 \"target\":{{\"name\":\"{name}\",\"kind\":[\"{kind}\"]}},\
+                 \"profile\":{{\"test\":{test}}},\"executable\":{executable}}}"
+            )
+        };
+        let messages = [
+            artifact("redhanded", "bin", false, "\"/t/redhanded\""),
+            artifact("redhanded", "bin", true, "\"/t/redhanded-1\""),
+            artifact("kernel", "test", true, "\"/t/kernel-2\""),
+            artifact("model", "lib", false, "null"),
+            "{\"reason\":\"build-finished\",\"success\":true}".to_owned(),
+        ];
+        let found = binaries(&messages.join("\n")).unwrap();
+        let names: Vec<_> = found.iter().map(|it| it.name.as_str()).collect();
+        assert_eq!(names, ["cli/redhanded", "cli/kernel"]);
+        assert!(found[0].has_unit_tests() && !found[1].has_unit_tests());
+        assert_eq!(found[1].folder, Path::new("/p/cli"));
+        assert!(binaries("no JSON").is_err());
     }
 }

@@ -59,9 +59,9 @@ pub fn run(options: &Options) -> Result<bool> {
     } else {
         Kernels::Missing
     };
-    // From here on everything runs alone: it is sensitive to delays.
     steps.run("fuzz, short run", || fuzz::run(&fuzz::Options::short()));
     steps.run("tests", || cargo_test::all(kernels));
+    // From here on everything runs alone: it is sensitive to delays.
     steps.run("kills, a few", || kills::run(&kills::Options::short()));
     steps.run("hostile suite", || hostile::run(&hostile::Options::short()));
     steps.run("check, short form", || check::run(&check::Options::short()));
