@@ -225,6 +225,7 @@ fn what(race: &Race) -> String {
     let what = &race.what;
     match (&what.name, &what.field) {
         (Some(name), field) => format!("{name}{}", field.as_deref().unwrap_or_default()),
+        (None, _) if what.size == 1 => format!("the byte at {:#x}", what.address),
         (None, _) => format!("{} bytes at {:#x}", what.size, what.address),
     }
 }

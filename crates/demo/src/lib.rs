@@ -147,19 +147,20 @@ fn count_statistics() {
 
 #[inline(never)]
 fn initialize_connection() {
+    // Set and cleared by turns: if it were set all the time, nothing could be lost.
     // SAFETY: none; the other flag of the byte belongs to another thread.
-    unsafe { (*CONNECTION.0.get()).state |= INITIALIZED }
+    unsafe { (*CONNECTION.0.get()).state ^= INITIALIZED }
     if let Ok(mut flags) = MUTEX_CONNECTION.lock() {
-        flags.state |= INITIALIZED;
+        flags.state ^= INITIALIZED;
     }
 }
 
 #[inline(never)]
 fn queue_for_closing() {
     // SAFETY: none; see `initialize_connection`.
-    unsafe { (*CONNECTION.0.get()).state |= QUEUED_FOR_CLOSING }
+    unsafe { (*CONNECTION.0.get()).state ^= QUEUED_FOR_CLOSING }
     if let Ok(mut flags) = MUTEX_CONNECTION.lock() {
-        flags.state |= QUEUED_FOR_CLOSING;
+        flags.state ^= QUEUED_FOR_CLOSING;
     }
 }
 

@@ -224,6 +224,7 @@ impl Teller<'_> {
         match name_data(Bytes::new(Avma(address), len), self.modules) {
             Some(name) => name,
             None if raced => "the raced bytes".to_owned(),
+            None if len == 1 => format!("the byte at {address:#x}"),
             None => format!("{len} bytes at {address:#x}"),
         }
     }
