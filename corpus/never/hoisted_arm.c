@@ -4,6 +4,8 @@
 //@ full: O1 O3 O2+clang O3+clang Os+clang O2+dwarf4
 //@ focus: sum_up set
 //@ allow: possibly-atomic
+// Clang gives the load, which it makes before the loop, no line.
+//@ doubt: *+clang
 //@ twin-expect: what=rate.extra functions=sum_up,set
 #include "../lib/crew.h"
 

@@ -117,7 +117,7 @@ struct Steps<'s> {
 impl Steps<'_> {
     /// Runs a step to its end. Whoever asks us to end asks the step.
     fn run(&mut self, mut step: Command) -> Result<ExitStatus, Failure> {
-        // The standard library gives it an empty signal mask again.
+        self.signals.held().spare(&mut step);
         let mut child = step.spawn()?;
         loop {
             if let Some(status) = child.try_wait()? {
@@ -197,10 +197,6 @@ fn combine(report: &mut Report, hunted: Report) {
             ..caught
         });
     }
-    let standing = |race: &Race| race.analysed.as_ref().map(|known| known.standing);
-    report
-        .races
-        .sort_by_key(|race| (race.class, standing(race)));
     let recorded = std::mem::take(&mut report.run);
     report.run = Run {
         program: recorded.program,
@@ -212,9 +208,19 @@ fn combine(report: &mut Report, hunted: Report) {
     };
 }
 
+fn standing(race: &Race) -> Option<RaceStanding> {
+    race.analysed.as_ref().map(|known| known.standing)
+}
+
 fn tell(arguments: &Check, report: &Report) -> Result<(), Failure> {
     let nothing: SourceLine = Arc::new(|_, _| None);
-    if !arguments.quiet || !report.races.is_empty() {
+    let mut told = report.clone();
+    if arguments.quiet {
+        // Races were asked for. The documents have the suspects.
+        told.races
+            .retain(|race| standing(race) != Some(RaceStanding::Suspect));
+    }
+    if !arguments.quiet || !told.races.is_empty() {
         let terminal = Terminal::new(screen::style())
             .explaining(arguments.detail.explain)
             .verbose(arguments.detail.verbose)
@@ -223,7 +229,7 @@ fn tell(arguments: &Check, report: &Report) -> Result<(), Failure> {
             .with_base(repository())
             .with_source(Arc::clone(&nothing));
         let mut text = Vec::new();
-        terminal.write(report, &mut text)?;
+        terminal.write(&told, &mut text)?;
         screen::show(&text);
     }
     arguments.documents.write(report, &nothing)

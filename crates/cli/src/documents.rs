@@ -20,7 +20,16 @@ impl Documents {
 
     /// What can be known to be wrong with them before anything is done.
     pub fn check(&self) -> Result<(), Failure> {
+        let mut taken: Vec<&Path> = Vec::new();
         for (_, path) in self.each() {
+            // The second would replace the first. A device takes both.
+            if taken.contains(&path) && !path.starts_with("/dev") {
+                return Err(Failure::Usage(format!(
+                    "{} is named for two documents; give each a file of its own",
+                    path.display()
+                )));
+            }
+            taken.push(path);
             check(path)?;
         }
         Ok(())

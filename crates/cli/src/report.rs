@@ -43,7 +43,10 @@ pub fn report(arguments: &Report) -> Result<ExitCode, Failure> {
         Some(other) => Some(compare(&mut source, other)?),
         None => None,
     };
+    let is_empty = source.report.races.is_empty();
     narrow(&mut source, arguments)?;
+    // Then it says nothing about the run that none was asked for.
+    let all_left_out = !is_empty && source.report.races.is_empty();
     let lines = std::mem::take(&mut source.lines);
     let quoted: SourceLine =
         Arc::new(move |file, line| lines.get(&(file.to_owned(), line)).cloned());
@@ -59,13 +62,13 @@ pub fn report(arguments: &Report) -> Result<ExitCode, Failure> {
             .explaining(arguments.detail.explain)
             .verbose(arguments.detail.verbose)
             .with_assembly(arguments.detail.asm)
-            .showing_benign(arguments.verdicts.shows_benign())
+            .showing_benign(arguments.verdicts.shows_benign() || arguments.race.is_some())
             .with_base(repository())
             .with_source(quoted);
         let full = arguments.full || arguments.race.is_some() || !source.is_store();
         match &compared {
             Some(compared) => compared.write(&terminal, report, &mut text)?,
-            None if full => terminal.write(report, &mut text)?,
+            None if full && !all_left_out => terminal.write(report, &mut text)?,
             None => terminal.list(&mut text, report, &|race| source.when(race))?,
         }
         if arguments.race.is_some()

@@ -307,10 +307,12 @@ fn about_code(
         Some(data) => debug.source_evidence_at(svma, data),
         None => debug.source_evidence(svma),
     };
-    // Which statement a folded load belongs to is not known, and so not its condition either.
+    // Which of several statements a load belongs to is not known, and so not its condition either.
     let ahead = match &source.marking {
         Marking::Plain => image.reads_ahead(svma, &source),
-        Marking::Unknown { why: Doubt::Folded } => image.precedes_choice(svma),
+        Marking::Unknown {
+            why: Doubt::Folded | Doubt::Ambiguous,
+        } => image.precedes_choice(svma),
         _ => false,
     };
     if ahead && access.kind == AccessKind::Read {

@@ -1,6 +1,8 @@
 //! Signals to the tool itself.
 
 use std::ffi::c_int;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
 use std::time::Duration;
 
 /// The signals that ask the tool to end.
@@ -56,6 +58,21 @@ impl SignalSet {
             signal,
             by_process: info.si_code <= 0,
         })
+    }
+
+    /// Has a command start with the mask that this process had before. Otherwise it starts
+    /// with ours, and so would whatever it starts.
+    pub fn spare(&self, command: &mut Command) {
+        let before = self.before;
+        let restore = move || {
+            // SAFETY: reads a set that the closure owns.
+            unsafe {
+                libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, std::ptr::null_mut());
+            }
+            Ok(())
+        };
+        // SAFETY: between fork and exec it calls one function, which may be called there.
+        unsafe { command.pre_exec(restore) };
     }
 
     /// Whether one of `signals` is pending, which it stays.

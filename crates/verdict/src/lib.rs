@@ -32,6 +32,8 @@ pub fn judge(report: &mut Report, annotations: &Annotations) {
     }
     report.races.sort_by_cached_key(|race| {
         (
+            // What is only suspected comes after all that is certain.
+            race.analysed.as_ref().map(|analysed| analysed.standing),
             race.verdict.as_ref().map(|verdict| verdict.call),
             race.class,
             race.seen_by,

@@ -37,7 +37,7 @@ impl Case for ProgramCase<'_> {
         let symbols = self.build.symbols.as_deref();
         Ok(Circumstances {
             stripped: symbols.map(Symbols::read).transpose()?,
-            scant: self.build.variant.is_scant(),
+            scant: self.build.program.is_doubtful(&self.build.variant),
             // A watch through ptrace does not see accesses by the kernel.
             unprivileged: self.redhanded.user.is_some()
                 || self.redhanded.with.iter().any(|word| word == "ptrace")

@@ -29,6 +29,8 @@ pub struct Program {
     pub after_build: Option<Change>,
     /// Classes that a never program may be reported as.
     pub allows: Vec<Allowance>,
+    /// Builds in which a race may be only possibly atomic, as patterns of variants.
+    pub doubts: Vec<String>,
     /// What must be reported, and what must not.
     pub claims: Claims,
 }
@@ -89,6 +91,7 @@ impl Program {
             full: Vec::new(),
             after_build: None,
             allows: Vec::new(),
+            doubts: Vec::new(),
             flags: Vec::new(),
             libraries: Vec::new(),
             claims: Claims::new(list),
@@ -120,10 +123,11 @@ impl Program {
             "allow" if self.claims.list == List::Never => {
                 self.allows.push(Allowance::parse(value)?);
             }
+            "doubt" => self.doubts = patterns(value.split_whitespace())?,
             "lib" => self.libraries.push(Library::parse(value)?),
             _ => ensure!(
                 self.claims.take(key, value)?,
-                "`{key}` is no directive of this list (build, full, flags, lib, after-build, {})",
+                "`{key}` is no directive of this list (build, full, flags, lib, after-build, doubt, {})",
                 self.claims.known()
             ),
         }
@@ -138,6 +142,13 @@ impl Program {
             Some("go") => Language::Go,
             _ => Language::C,
         }
+    }
+
+    /// Whether a race in this variant may be only possibly atomic: there are no types, or the
+    /// source does not tell there.
+    pub fn is_doubtful(&self, variant: &Variant) -> bool {
+        let here = |pattern: &String| variant::fits(pattern, variant);
+        variant.is_scant() || self.doubts.iter().any(here)
     }
 
     /// Whether a never program may be reported as `class` in this variant. Without debug
@@ -168,12 +179,9 @@ impl Allowance {
         );
         let patterns: Vec<_> = match words.next() {
             None => Vec::new(),
-            Some("in") => words.map(str::to_owned).collect(),
+            Some("in") => patterns(words)?,
             Some(_) => bail!("`allow` takes `CLASS` or `CLASS in VARIANTS`"),
         };
-        for pattern in &patterns {
-            variant::check_pattern(pattern)?;
-        }
         Ok(Self {
             class: class.to_owned(),
             patterns,
@@ -185,6 +193,12 @@ impl Allowance {
         let here = |pattern: &String| variant::fits(pattern, variant);
         self.class == word(class) && (anywhere || self.patterns.iter().any(here))
     }
+}
+
+/// Patterns of variants.
+fn patterns<'w>(words: impl Iterator<Item = &'w str>) -> Result<Vec<String>> {
+    let known = |word: &str| variant::check_pattern(word).map(|()| word.to_owned());
+    words.map(known).collect()
 }
 
 impl Library {
@@ -300,6 +314,17 @@ mod tests {
             "//@ build: O0\n//@ twin-expect: what=x functions=a,b\n",
         );
         assert!(no_focus.contains("no `focus`"));
+    }
+
+    #[test]
+    fn builds_that_tell_too_little() {
+        let text = "//@ build: O2 O2+g1 O2+clang\n//@ full: O3+clang\n//@ doubt: O2+clang\n\
+                    //@ expect: what=x functions=a,b\n";
+        let program = Program::parse(List::Expected, Path::new("k.c"), text).unwrap();
+        let variants = program.variants.iter().chain(&program.full);
+        let doubtful: Vec<_> = variants.map(|one| program.is_doubtful(one)).collect();
+        assert_eq!(doubtful, [false, true, true, false]);
+        assert!(error(List::Expected, "//@ doubt: clang\n").contains("no variant"));
     }
 
     #[test]

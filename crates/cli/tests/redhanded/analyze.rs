@@ -3,6 +3,8 @@
 //! Those that run a program need the recorder, which `cargo xtask recorder` builds.
 
 use crate::place::Place;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use redhanded_recording::wire::{ChunkKind, Entry, Kind};
 use redhanded_recording::{Ending, Header, Item, Writer};
 use serde_json::Value;
@@ -143,4 +145,30 @@ fn what_is_unordered_is_caught() {
     assert_eq!(race["standing"], "caught", "{race:#}");
     assert_eq!(race["seen_by"], "watch");
     assert_eq!(report["races"].as_array().unwrap().len(), 1);
+}
+
+/// What asks it to end asks the program: neither may start with our signals blocked.
+#[test]
+fn a_check_ends_when_it_is_told_to() {
+    if apart("write_then_read").is_none() {
+        return;
+    }
+    let place = Place::with("handler");
+    let command = place.redhanded("check --hunt 0 --quiet -- ./handler".split(' '));
+    let mut running = place.start(command);
+    running.until_printed("ready");
+    let check = Pid::from_raw(running.child.id().cast_signed());
+    kill(check, Signal::SIGTERM).unwrap();
+    let outcome = running.end();
+    assert!([0, 66].contains(&outcome.status), "{outcome:#?}");
+    assert!(outcome.stdout().ends_with("asked by 15\n"), "{outcome:#?}");
+}
+
+#[test]
+fn two_documents_have_two_files() {
+    let place = Place::new();
+    fs::write(place.path("r"), recording()).unwrap();
+    place
+        .run("analyze --json same --html same r".split(' '))
+        .refused(125, "same is named for two documents");
 }

@@ -316,6 +316,10 @@ impl Text<'_, '_> {
         let mut wanted = Wanted {
             access,
             variable: fixed.map(|fixed| fixed.name.as_str()),
+            offset: fixed.and_then(|fixed| {
+                let at = access.operand.constant()?;
+                at.checked_sub(fixed.start)
+            }),
             touched: self.touched.as_deref(),
             position: self.place.column.map(|column| (self.place.line, column)),
             folds: self.folds,

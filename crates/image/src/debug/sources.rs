@@ -319,7 +319,7 @@ impl Judge {
             };
             let Some(text) = self
                 .parsed(&path, false, &text)
-                .and_then(|file| file.declaration(line))
+                .and_then(|file| file.declaration(line, program.name(die).as_deref()))
             else {
                 return doubt;
             };

@@ -16,6 +16,8 @@ pub(in crate::debug) struct Wanted<'a> {
     pub(in crate::debug) access: Access,
     /// The name, without scopes, of the variable at its fixed address.
     pub(in crate::debug) variable: Option<&'a str>,
+    /// How far from the start of that variable it is.
+    pub(in crate::debug) offset: Option<u64>,
     /// The name of the variable that it accessed, whatever its address came from.
     pub(in crate::debug) touched: Option<&'a str>,
     /// Where the line table places it.
@@ -65,6 +67,7 @@ impl Wanted<'_> {
             if left.iter().any(exact) {
                 left.retain(|candidate| exact(candidate) || candidate.place.is_none());
             }
+            left.retain(|candidate| !self.is_elsewhere(program, candidate));
         }
         left = self.without_locals(left);
         if left.iter().all(|candidate| candidate.place.is_none()) {
@@ -195,6 +198,22 @@ impl Wanted<'_> {
             return others;
         }
         left
+    }
+
+    /// Whether it is another part of the variable than the one that is accessed.
+    fn is_elsewhere(&self, program: &Program<'_>, candidate: &Candidate) -> bool {
+        let place = candidate
+            .place
+            .as_ref()
+            .filter(|place| matches!(place.base, Base::Global(_)) && place.bits.is_none());
+        let Some((place, accessed)) = place.zip(self.offset) else {
+            return false;
+        };
+        let part = place.offset.zip(program.size(&place.kind));
+        part.is_some_and(|(start, size)| {
+            start.saturating_add(size) <= accessed
+                || accessed.saturating_add(self.access.size.into()) <= start
+        })
     }
 
     /// Whether size and distance are those of the instruction.

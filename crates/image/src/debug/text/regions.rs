@@ -231,11 +231,16 @@ impl SourceFile {
             .nth(usize::try_from(line.checked_sub(1)?).ok()?)
     }
 
-    /// The declaration on a line: of a variable, a member, a type or a function.
-    pub(in crate::debug) fn declaration(&self, line: u32) -> Option<String> {
+    /// The declaration of `name` on a line, if that is a parameter; else the first on the line:
+    /// of a variable, a member, a type or a function.
+    pub(in crate::debug) fn declaration(&self, line: u32, name: Option<&str>) -> Option<String> {
         let row = usize::try_from(line.checked_sub(1)?).ok()?;
         let content = self.line(line)?;
         let indent = content.len() - content.trim_start().len();
+        let whole = Point::new(row, indent)..Point::new(row, content.len());
+        if let Some(parameter) = name.and_then(|name| self.parameter(&whole, name)) {
+            return Some(self.text.get(parameter.byte_range())?.to_owned());
+        }
         let mut node = self
             .tree
             .root_node()
@@ -259,6 +264,32 @@ impl SourceFile {
             node = node.parent()?;
         }
         None
+    }
+
+    /// The one parameter of this name on a line.
+    fn parameter(&self, line: &Range<Point>, name: &str) -> Option<Node<'_>> {
+        let root = self.tree.root_node();
+        let mut open = vec![root.descendant_for_point_range(line.start, line.end)?];
+        let mut found = None;
+        while let Some(node) = open.pop() {
+            let declared = || {
+                let declarator = node.child_by_field_name("declarator")?;
+                let on_line = declarator.end_position() <= line.end;
+                self.declared_name(declarator).filter(|_| on_line)
+            };
+            if node.kind() == "parameter_declaration" && declared().is_some_and(|it| it == name) {
+                if found.is_some() {
+                    return None;
+                }
+                found = Some(node);
+            }
+            let mut cursor = node.walk();
+            let on_line = |child: &Node<'_>| {
+                child.start_position() < line.end && child.end_position() > line.start
+            };
+            open.extend(node.named_children(&mut cursor).filter(on_line));
+        }
+        found
     }
 }
 
@@ -550,6 +581,22 @@ mod tests {
     }
 
     #[test]
+    fn a_parameter_has_a_declaration_of_its_own() {
+        let text = "KEEP void f(long *place, count value)\n{\n    int x, *y;\n}\n\
+                    void g(int a,\n       char *b) {}\nvoid h(long, void (*k)(int k));\n";
+        let file = SourceFile::read(&tree_sitter_c::LANGUAGE.into(), text.to_owned()).unwrap();
+        let declared = |line, name| file.declaration(line, Some(name)).unwrap();
+        assert_eq!(declared(1, "place"), "long *place");
+        assert_eq!(declared(1, "value"), "count value");
+        assert!(declared(1, "f").starts_with("KEEP void f("));
+        assert_eq!(declared(3, "y"), "int x, *y;");
+        assert_eq!(declared(5, "a"), "int a");
+        assert_eq!(declared(6, "b"), "char *b");
+        // Which of the two is not clear.
+        assert!(declared(7, "k").starts_with("void h("));
+    }
+
+    #[test]
     fn functions_after_a_macro_that_ends_no_declaration() {
         // The parser takes the rest of the file for the body of a function.
         let text = "#define KEEP\nEACH(DECLARE)\n\nenum { A };\nstatic long r;\n\
@@ -570,7 +617,8 @@ mod tests {
                 if let Some(function) = file.function(line, Some(column)) {
                     function.at(line, None);
                 }
-                file.declaration(line);
+                file.declaration(line, None);
+                file.declaration(line, Some("R"));
             }
         }
     }
