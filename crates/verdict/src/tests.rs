@@ -166,7 +166,12 @@ fn a_gauge_under_a_lock_is_benign() {
     shown.usage[0].uses = vec![Use::Passed(Some("printf".to_owned()))];
     check(&shown, Call::LikelyBenign, "gauge");
     // Each of these leaves it open.
-    let changes: [fn(&mut Race); 5] = [
+    let changes: [fn(&mut Race); 6] = [
+        |race| {
+            race.usage[0]
+                .uses
+                .push(Use::Passed(Some("reserve".to_owned())))
+        },
         |race| race.usage[0].only_looks = false,
         |race| {
             race.usage

@@ -4,10 +4,10 @@
 //! Goes by updates that add and subtract, with a lock wherever the module writes the variable;
 //! and by a reader that shows the value or compares it with a threshold, where neither its
 //! functions nor what they call write the variable. Whoever asks for zero, or keeps what is left
-//! after counting down, speaks against it. If not all of that is known, it is a hint, by which
-//! nothing is called benign: a number that is not counted exactly, or that somebody looks at
-//! before taking a place, may do harm. It is wrong where the reader's decision must still hold
-//! when it acts.
+//! after counting down, speaks against it. If not all of that is known, or the value is passed
+//! to a function that does not print, it is a hint, by which nothing is called benign: a number
+//! that is not counted exactly, or that somebody looks at before taking a place, may do harm. It
+//! is wrong where the reader's decision must still hold when it acts.
 
 use super::{benign, reference_count};
 use crate::subject::{Side, Subject};
@@ -45,7 +45,8 @@ pub fn rule(subject: &Subject<'_>) -> Option<Leaning> {
     let guarded = sides
         .iter()
         .any(|side| side.usage.is_some_and(|usage| usage.guarded));
-    match guarded && alone(reader) && reference_count::evidence(subject).is_empty() {
+    let known = guarded && alone(reader) && !passes(&reader);
+    match known && reference_count::evidence(subject).is_empty() {
         true => benign(NAME, facts),
         false => Some(Leaning::hint(NAME, Leans::Benign, facts)),
     }
@@ -66,6 +67,18 @@ pub fn only_looks(reader: &Side<'_>) -> bool {
         };
         usage.uses.iter().all(looks)
     })
+}
+
+/// Whether a reader passes the value to a function that may do more than print it.
+fn passes(reader: &Side<'_>) -> bool {
+    let prints = |name: &str| name.contains("print") || name.contains("log");
+    let other = |used: &Use| match used {
+        Use::Passed(name) => !name.as_deref().is_some_and(prints),
+        _ => false,
+    };
+    reader
+        .usage
+        .is_some_and(|usage| usage.uses.iter().any(other))
 }
 
 /// Whether an update does something with the number that it has counted.
