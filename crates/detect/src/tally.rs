@@ -1,8 +1,8 @@
 //! What a replay came to, in names.
 
 use crate::capture::Replay;
-use crate::{Collision, naming};
-use redhanded_model::{Avma, Bytes, Differing, FAILED_REPLAY, Frame, Region, ReplayTally};
+use crate::{Collision, naming, usage};
+use redhanded_model::{Avma, Bytes, Differing, FAILED_REPLAY, Frame, Region, ReplayTally, Step};
 use redhanded_replay::{Call, Difference, Ended, Judgement, Order, Outcome, Side, number};
 use redhanded_target::{Module, module_at};
 use std::sync::Arc;
@@ -32,7 +32,21 @@ const PANICS: &str = "core::panicking::";
 #[must_use]
 pub fn tally(collision: &Collision, modules: &[Arc<Module>]) -> Option<ReplayTally> {
     let replay = collision.replay.as_ref()?;
-    Some(Teller { replay, modules }.tally())
+    let changes = matches!(replay.judgement.call, Call::StateChange { .. });
+    let steps: Vec<Step> = match changes {
+        true => usage::of(collision, modules)
+            .into_iter()
+            .filter_map(|usage| usage.step)
+            .collect(),
+        false => Vec::new(),
+    };
+    let teller = Teller {
+        replay,
+        modules,
+        values: values(collision, &steps),
+        counter: Counter::new(collision, &steps),
+    };
+    Some(teller.tally())
 }
 
 /// The function and the line of an instruction, the innermost inlined one.
@@ -51,6 +65,10 @@ pub fn name_data(bytes: Bytes, modules: &[Arc<Module>]) -> Option<String> {
 struct Teller<'a> {
     replay: &'a Replay,
     modules: &'a [Arc<Module>],
+    /// What is raced on, in either order.
+    values: Vec<(Vec<u8>, Vec<u8>)>,
+    /// The number that it is, if it is counted.
+    counter: Option<Counter>,
 }
 
 impl Teller<'_> {
@@ -85,6 +103,7 @@ impl Teller<'_> {
                 tally.difference = vec![Differing {
                     what: FAILED_REPLAY.to_owned(),
                     raced: false,
+                    copy: false,
                     this: "cannot be done".to_owned(),
                     that: failure.to_string(),
                 }];
@@ -117,6 +136,7 @@ impl Teller<'_> {
         Some(Differing {
             what: [Side::A, Side::B][side].to_string(),
             raced: false,
+            copy: false,
             this: format!(
                 "{}: {}",
                 order_name(good.order),
@@ -183,6 +203,7 @@ impl Teller<'_> {
                 address,
                 this,
                 that,
+                ..
             } => {
                 let raced = self.raced(*address, this.len() as u64);
                 let what = self.bytes_name(*address, this.len() as u64, raced);
@@ -207,9 +228,17 @@ impl Teller<'_> {
                 (side.to_string(), false, values(ending(this), ending(that)))
             }
         };
+        let mut values = self.values.iter();
+        let seen = values.any(|(old, new)| is_copy(difference, (old, new)));
+        let later = || {
+            self.counter
+                .is_some_and(|counter| counter.is_later(difference))
+        };
+        let copy = !raced && (seen || later());
         Differing {
             what,
             raced,
+            copy,
             this,
             that,
         }
@@ -230,6 +259,133 @@ impl Teller<'_> {
     }
 }
 
+/// The values of what is raced on before and after an access that changes it: as they were seen
+/// before and after, and as the code adds to the first of them. A third thread may have changed
+/// it as well before it was seen again.
+fn values(collision: &Collision, steps: &[Step]) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let (before, after) = (&collision.record.before, &collision.record.after);
+    let mut values = vec![(before.clone(), after.clone())];
+    for step in steps {
+        if let Step::By(amount) = step
+            && before.len() <= 8
+        {
+            values.push((before.clone(), added(before, *amount)));
+        }
+    }
+    values
+}
+
+/// A number that is counted, as it was when the window opened. Others may have counted since.
+#[derive(Clone, Copy)]
+struct Counter {
+    first: u64,
+    size: usize,
+    /// What a single update adds or subtracts; `None` if it is only counted up.
+    by: Option<u64>,
+}
+
+impl Counter {
+    /// Anything may be next to a small number, so that those are left out.
+    const SMALL: u64 = 64;
+    /// How much may be added in the instructions of a replay. A register may also hold what was
+    /// read a little earlier.
+    const MOST: u64 = 1 << 14;
+
+    fn new(collision: &Collision, steps: &[Step]) -> Option<Self> {
+        let before = &collision.record.before;
+        let first = whole(before)?;
+        let only_up = !steps.is_empty() && steps.iter().all(|step| step.is_up());
+        let by = match steps {
+            _ if only_up => None,
+            [Step::By(amount)] => Some(amount.unsigned_abs()),
+            _ => return None,
+        };
+        (before.len() >= 4 && first >= Self::SMALL).then_some(Self {
+            first,
+            size: before.len(),
+            by,
+        })
+    }
+
+    /// Whether this is what the number may have been in either order, while the replay went on
+    /// to count. What is also counted down differs by one update.
+    fn is_later(self, difference: &Difference) -> bool {
+        let most = match self.by {
+            None => Self::MOST,
+            Some(_) => Self::SMALL,
+        };
+        let near = |value: u64| value >= Self::SMALL && value.abs_diff(self.first) <= most;
+        let both = |this: u64, that: u64| {
+            near(this) && near(that) && self.by.is_none_or(|by| this.abs_diff(that) == by)
+        };
+        match difference {
+            Difference::Memory {
+                address,
+                this,
+                words: [one, two],
+                ..
+            } => {
+                let at = (address & 7 & !(self.size as u64 - 1)) * 8;
+                let cut = |word: u64| match self.size {
+                    8 => word,
+                    _ => word >> at & u64::from(u32::MAX),
+                };
+                let within = (*address & (self.size as u64 - 1)) + this.len() as u64;
+                within <= self.size as u64 && both(cut(*one), cut(*two))
+            }
+            Difference::Register { this, that, .. } => both(*this, *that),
+            Difference::Path { .. } => false,
+        }
+    }
+}
+
+/// A number of at most eight bytes.
+fn whole(number: &[u8]) -> Option<u64> {
+    let mut bytes = [0; 8];
+    bytes.get_mut(..number.len())?.copy_from_slice(number);
+    Some(u64::from_le_bytes(bytes))
+}
+
+/// A number of at most eight bytes after something was added to it.
+fn added(number: &[u8], amount: i64) -> Vec<u8> {
+    let sum = whole(number).unwrap_or(0).wrapping_add_signed(amount);
+    sum.to_le_bytes()[..number.len()].to_vec()
+}
+
+/// Whether it is the one of two values in the one order, and the other in the other order. Of
+/// memory only the bytes that differ are told.
+fn is_copy(difference: &Difference, (before, after): (&[u8], &[u8])) -> bool {
+    if before.len() != after.len() || before.len() > 8 {
+        return false;
+    }
+    match difference {
+        Difference::Memory { this, that, .. } => {
+            let differs = |(one, two): &(u8, u8)| one != two;
+            let bytes: Vec<(u8, u8)> = before.iter().copied().zip(after.iter().copied()).collect();
+            let mut runs = bytes
+                .split(|pair| !differs(pair))
+                .filter(|run| !run.is_empty());
+            runs.any(|run| {
+                let (old, new): (Vec<u8>, Vec<u8>) = run.iter().copied().unzip();
+                (old == *this && new == *that) || (new == *this && old == *that)
+            })
+        }
+        Difference::Register { this, that, .. } => {
+            let number = |bytes: &[u8], sign: bool| {
+                let high = bytes.last().is_some_and(|byte| byte & 0x80 != 0);
+                let mut whole = [if sign && high { 0xff } else { 0 }; 8];
+                whole[..bytes.len()].copy_from_slice(bytes);
+                u64::from_le_bytes(whole)
+            };
+            [false, true].into_iter().any(|sign| {
+                let (old, new) = (number(before, sign), number(after, sign));
+                old != new && [(old, new), (new, old)].contains(&(*this, *that))
+            })
+        }
+        Difference::Path { .. } => false,
+    }
+}
+
 fn order_name(order: Order) -> &'static str {
     match order {
         Order::First(Side::A) => "held first",
@@ -238,5 +394,78 @@ fn order_name(order: Order) -> &'static str {
         Order::Split { side: Side::B, .. } => "held in between",
         Order::Delayed { side: Side::A, .. } => "held first, a store late",
         Order::Delayed { side: Side::B, .. } => "caught first, a store late",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const VALUES: (&[u8], &[u8]) = (&[0xff, 1, 0, 0], &[0, 2, 0, 0]);
+
+    #[test]
+    fn a_register_may_hold_a_copy() {
+        let register = |this, that| Difference::Register {
+            side: Side::A,
+            name: "rax".to_owned(),
+            this,
+            that,
+        };
+        assert!(is_copy(&register(0x200, 0x1ff), VALUES));
+        assert!(is_copy(&register(0x1ff, 0x200), VALUES));
+        assert!(!is_copy(&register(0x200, 0x201), VALUES));
+        assert!(!is_copy(&register(0x1ff, 0x1ff), VALUES));
+        let signed: (&[u8], &[u8]) = (&[0xff, 0xff], &[0, 0]);
+        assert!(is_copy(&register(u64::MAX, 0), signed));
+    }
+
+    #[test]
+    fn what_is_added_carries() {
+        assert_eq!(added(VALUES.0, 1), VALUES.1);
+        assert_eq!(added(VALUES.1, -1), VALUES.0);
+        assert_eq!(added(&[0xff], 1), [0]);
+    }
+
+    #[test]
+    fn of_memory_the_bytes_that_differ_are_compared() {
+        let memory = |this: &[u8], that: &[u8]| Difference::Memory {
+            address: 0x1000,
+            this: this.to_vec(),
+            that: that.to_vec(),
+            words: [0; 2],
+        };
+        assert!(is_copy(&memory(&[0, 2], &[0xff, 1]), VALUES));
+        assert!(!is_copy(&memory(&[0], &[0xff]), VALUES));
+        assert!(!is_copy(&memory(&[0, 2, 1], &[0xff, 1, 2]), VALUES));
+        assert!(!is_copy(&Difference::Path { side: Side::A }, VALUES));
+    }
+
+    #[test]
+    fn a_counter_that_goes_on_is_copied_as_it_is_later() {
+        let counter = Counter {
+            first: 0x1f0,
+            size: 4,
+            by: None,
+        };
+        let memory = |address, this: u64, that: u64| Difference::Memory {
+            address,
+            this: vec![0],
+            that: vec![1],
+            words: [this, that],
+        };
+        assert!(counter.is_later(&memory(0x1000, 0x7_0000_01f5, 0x7_0000_0200)));
+        assert!(counter.is_later(&memory(0x1005, 0x01f5 << 32, 0x0200 << 32)));
+        assert!(counter.is_later(&memory(0x1000, 0x1ef, 0x200)));
+        // A small number, or far more.
+        assert!(!counter.is_later(&memory(0x1000, 0x3f, 0x200)));
+        assert!(!counter.is_later(&memory(0x1000, 0x1f5, 0x1_0000)));
+        assert!(!counter.is_later(&memory(0x1000, 1, 0)));
+        let gauge = Counter {
+            by: Some(1),
+            ..counter
+        };
+        assert!(gauge.is_later(&memory(0x1000, 0x1f5, 0x1f4)));
+        assert!(!gauge.is_later(&memory(0x1000, 0x1f5, 0x1f3)));
+        assert!(!gauge.is_later(&memory(0x1000, 0x2f5, 0x2f4)));
     }
 }

@@ -27,9 +27,11 @@ pub fn of(collision: &Collision, modules: &[Arc<Module>]) -> Vec<Usage> {
     if usages.iter().any(counts)
         && let Some((image, at)) = place(collision.record.bytes.start, modules)
     {
-        let steps = image.updates_of(at);
+        let updates = image.updates_of(at);
         for usage in &mut usages {
-            usage.elsewhere = steps.clone();
+            usage.elsewhere.clone_from(&updates.steps);
+            usage.left_tested = updates.left_tested;
+            usage.guarded = updates.guarded;
         }
     }
     usages

@@ -8,7 +8,7 @@ use crate::plt::Linkage;
 use crate::sites::SamplingSet;
 use crate::string_functions::Variants;
 use crate::unwind::Orc;
-use std::collections::HashMap;
+use crate::usage::Writers;
 use std::sync::{Arc, OnceLock};
 
 /// The parts of an [`Image`](crate::Image) that are computed on first use.
@@ -23,6 +23,6 @@ pub(crate) struct Code {
     pub kernel: OnceLock<Option<KernelText>>,
     pub orc: OnceLock<Option<Arc<Orc>>>,
     pub separating_compiler: OnceLock<Option<String>>,
-    /// The instructions that name the memory they write by its address, by that address.
-    pub writers: OnceLock<HashMap<u64, Vec<u64>>>,
+    /// The instructions that write to a fixed address, and the calls of each function.
+    pub writers: OnceLock<Writers>,
 }

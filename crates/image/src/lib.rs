@@ -56,3 +56,4 @@ pub use sites::decode_forged_sites;
 pub use sites::{SamplingSet, SiteCache};
 pub use string_functions::{Stop, StringFunction, Text};
 pub use unwind::Unwinder;
+pub use usage::Updates;

@@ -49,7 +49,8 @@ pub enum LinkError {
 /// Sections without an address were not loaded, or are no longer in memory. They are in the
 /// file but in none of its segments. Debug information comes from the separate file `debug`
 /// if there is one, else from `ko`. `resolve` finds symbols of the kernel and of other
-/// modules; unknown ones are 0, which the live text of the image corrects.
+/// modules; unknown ones are 0, which the live text of the image corrects. The others are in the
+/// file, so that calls of them have names.
 ///
 /// # Errors
 /// If a file is not an x86-64 object file or is damaged, or if the sections cannot be at the
@@ -218,6 +219,20 @@ impl<'a> Linker<'a> {
     }
 
     fn add_symbols(&mut self, input: &'a Input<'a>) {
+        // Calls that leave the module are told by these names.
+        for symbol in &self.module.symbols {
+            let outside = symbol.section.is_none() && !symbol.absolute && !symbol.name.is_empty();
+            let name = std::str::from_utf8(symbol.name).ok().filter(|_| outside);
+            if let Some(address) = name.and_then(|name| (self.resolve)(name)) {
+                self.output.symbols.push(Symbol {
+                    name: symbol.name,
+                    info: symbol.info,
+                    address,
+                    size: 0,
+                    section: None,
+                });
+            }
+        }
         for symbol in &input.symbols {
             let Some(number) = symbol.section.filter(|_| symbol.is_named()) else {
                 continue;
@@ -239,7 +254,7 @@ impl<'a> Linker<'a> {
                 info: symbol.info,
                 address: place.wrapping_add(symbol.value),
                 size: symbol.size,
-                section: *module_number,
+                section: Some(*module_number),
             });
         }
     }

@@ -4,7 +4,7 @@ use crate::layout::{CodePart, elf_file};
 use crate::{Flow, Image, Instruction};
 use object::SymbolIndex;
 use object::elf;
-use object::read::elf::{Rela, SectionHeader};
+use object::read::elf::{Rela, SectionHeader, Sym};
 use redhanded_model::Svma;
 use std::collections::HashMap;
 
@@ -15,6 +15,8 @@ pub(crate) struct Linkage {
     slots: HashMap<u64, Slot>,
     /// By the address of a stub: where it ends, and the slot it jumps through.
     stubs: Vec<Stub>,
+    /// In a linked module: the symbols of the kernel and of other modules, by their addresses.
+    outside: HashMap<u64, SymbolIndex>,
 }
 
 /// What the loader writes to a slot. Names stay in the file until they are needed: in a
@@ -25,6 +27,8 @@ enum Slot {
     Symbol(u32),
     /// The address that this function returns.
     Resolver(Svma),
+    /// The address of this function.
+    Function(Svma),
 }
 
 #[derive(Debug)]
@@ -39,6 +43,7 @@ impl Linkage {
         let mut linkage = Self {
             slots: slots(image),
             stubs: Vec::new(),
+            outside: outside(image),
         };
         for region in &image.layout().code {
             if let Some(size) = region.stub {
@@ -95,7 +100,15 @@ fn slots(image: &Image) -> HashMap<u64, Slot> {
         return slots;
     };
     let endian = file.endian();
-    for section in file.elf_section_table().iter() {
+    let sections = file.elf_section_table();
+    let table = sections
+        .section_by_name(endian, b".got")
+        .map(|(_, section)| {
+            let start = section.sh_addr(endian);
+            start..start.saturating_add(section.sh_size(endian))
+        });
+    let in_table = |at: u64| table.as_ref().is_some_and(|table| table.contains(&at));
+    for section in sections.iter() {
         if section.sh_flags(endian) & u64::from(elf::SHF_ALLOC) == 0 {
             continue;
         }
@@ -111,12 +124,32 @@ fn slots(image: &Image) -> HashMap<u64, Slot> {
                 elf::R_X86_64_IRELATIVE => {
                     Slot::Resolver(Svma(relocation.r_addend(endian).cast_unsigned()))
                 }
+                // A function of the file itself. Elsewhere there are far more of these, and they
+                // are data.
+                elf::R_X86_64_RELATIVE if in_table(relocation.r_offset(endian)) => {
+                    Slot::Function(Svma(relocation.r_addend(endian).cast_unsigned()))
+                }
                 _ => continue,
             };
             slots.insert(relocation.r_offset(endian), slot);
         }
     }
     slots
+}
+
+/// The symbols of a module that are at addresses outside of it.
+fn outside(image: &Image) -> HashMap<u64, SymbolIndex> {
+    let Some(file) = elf_file(image).filter(|_| image.is_kernel()) else {
+        return HashMap::new();
+    };
+    let symbols = file.elf_symbol_table();
+    let outside = symbols.enumerate().filter(|(_, symbol)| {
+        let at = symbol.st_value(file.endian());
+        let absolute = symbol.st_shndx(file.endian()) == elf::SHN_ABS;
+        absolute && image.segment_at(Svma(at)).is_none()
+    });
+    let places = outside.map(|(index, symbol)| (symbol.st_value(file.endian()), index));
+    places.collect()
 }
 
 impl Image {
@@ -143,8 +176,21 @@ impl Image {
                     .ok()
                     .filter(|name| !name.is_empty())
             }
-            Slot::Resolver(svma) => self.function_at(svma)?.name.as_deref(),
+            Slot::Resolver(svma) | Slot::Function(svma) => {
+                let function = self.function_at(svma)?;
+                (function.start == svma).then_some(function.name.as_deref())?
+            }
         }
+    }
+
+    /// The symbol of the kernel or of another module at `svma`.
+    fn outside_name(&self, svma: Svma) -> Option<String> {
+        let index = *self.linkage().outside.get(&svma.0)?;
+        let file = elf_file(self)?;
+        let symbols = file.elf_symbol_table();
+        let symbol = symbols.symbol(index).ok()?;
+        let name = symbols.symbol_name(file.endian(), symbol).ok()?;
+        std::str::from_utf8(name).ok().map(str::to_owned)
     }
 
     /// The symbol called by the call that returns to `return_svma`, if its operand is a
@@ -162,7 +208,9 @@ impl Image {
                 if let Some(name) = self.plt_name(target) {
                     return Some(name.to_owned());
                 }
-                let function = self.function_at(target)?;
+                let Some(function) = self.function_at(target) else {
+                    return self.outside_name(target);
+                };
                 (function.start == target)
                     .then(|| function.name.as_deref().map(str::to_owned))
                     .flatten()

@@ -6,18 +6,16 @@
 //! followed. What gets out of sight is said to be lost, never guessed.
 
 mod nearby;
+mod updates;
 mod value;
 mod waiting;
 mod walk;
 
 use crate::Image;
-use iced_x86::{OpKind, Register};
-use redhanded_model::{Bits, Step, Svma, Usage, Use};
-use std::collections::HashMap;
+use redhanded_model::{Bits, Svma, Usage, Use};
+pub use updates::Updates;
+pub(crate) use updates::Writers;
 use walk::{Code, Followed};
-
-/// How much code is searched for other updates of the same variable.
-const MOST_CODE: usize = 8 << 20;
 
 impl Image {
     /// What the code around the instruction at `site` does with the bytes that it accesses.
@@ -67,48 +65,13 @@ impl Image {
             usage.changes.get_or_insert(Bits(changes));
         }
         usage.tests = followed.tests().map(Bits);
+        usage.threshold = followed.is_threshold();
+        let address = code.fixed_address();
+        usage.only_looks =
+            address.is_some_and(|address| self.only_looks(address, &followed.through));
         usage.checked_again = followed.checked_again;
         usage.uses = followed.uses;
         usage
-    }
-
-    /// What all code of this file adds to the variable at `address`, as far as instructions
-    /// name it by its address. Setting it to a constant is something other than adding.
-    #[must_use]
-    pub fn updates_of(&self, address: Svma) -> Vec<Step> {
-        let writers = self.code.writers.get_or_init(|| self.find_writers());
-        let mut steps = Vec::new();
-        for site in writers.get(&address.0).into_iter().flatten() {
-            let stored = Code::around(self, Svma(*site)).and_then(|code| code.stored());
-            let step = stored.and_then(|it| it.step.or(it.constant.map(|_| Step::Other)));
-            if let Some(step) = step
-                && !steps.contains(&step)
-            {
-                steps.push(step);
-            }
-        }
-        steps
-    }
-
-    fn find_writers(&self) -> HashMap<u64, Vec<u64>> {
-        let mut writers: HashMap<u64, Vec<u64>> = HashMap::new();
-        let mut searched = 0;
-        for function in self.functions().as_slice() {
-            searched += self.function_bytes(function).len();
-            if searched > MOST_CODE {
-                break;
-            }
-            for raw in self.instructions(function) {
-                let fixed = raw.is_ip_rel_memory_operand()
-                    || (raw.memory_base() == Register::None
-                        && raw.memory_index() == Register::None);
-                if raw.op0_kind() == OpKind::Memory && fixed {
-                    let address = raw.memory_displacement64();
-                    writers.entry(address).or_default().push(raw.ip());
-                }
-            }
-        }
-        writers
     }
 }
 
@@ -123,14 +86,23 @@ impl Followed {
         for used in other.uses {
             self.add(used);
         }
-        self.tested |= other.tested;
+        self.looked_at |= other.looked_at;
+        self.exact |= other.exact;
+        self.through.extend(other.through);
         self.returned = other.returned;
         self.checked_again = self.checked_again.take().or(other.checked_again);
     }
 
-    /// The bits that are looked at, if branches alone look at them.
+    /// The bits that are looked at, if all that is done with the value is known.
     fn tests(&self) -> Option<u64> {
-        let only = |used: &Use| matches!(used, Use::Branch | Use::Computed);
-        (self.tested != 0 && self.uses.iter().all(only)).then_some(self.tested)
+        let unknown = |used: &Use| matches!(used, Use::Lost | Use::Returned | Use::Overwritten);
+        let known = !self.uses.iter().any(unknown) && self.updated.is_none();
+        (self.looked_at != 0 && known).then_some(self.looked_at)
+    }
+
+    /// Whether branches look at the value, and only for whether it is above or below a number
+    /// that is not next to zero.
+    fn is_threshold(&self) -> bool {
+        self.uses.contains(&Use::Branch) && !self.exact
     }
 }

@@ -52,8 +52,8 @@ pub use usage::{Bits, History, Step, Usage, Use};
 pub use value::{AccessValue, Block, Typed};
 pub use vectors::{SavedVectors, Vectors};
 pub use verdict::{
-    ANNOTATED_BENIGN, Call, Differing, FAILED_REPLAY, Leaning, Leans, ReplayTally,
-    STATISTICS_COUNTER, TELLS, Verdict, combine,
+    ANNOTATED_BENIGN, Call, Differing, FAILED_REPLAY, GAUGE, Leaning, Leans, ReplayTally,
+    SAFE_FLAG, STATISTICS_COUNTER, TELLS, Verdict, combine,
 };
 pub use watch::{Watch, WatchFor};
 pub use window::{Delays, Hit, Strategy, WindowEnd, WindowId, WindowPlan, WindowRecord};

@@ -3,6 +3,7 @@
 
 use crate::{Values, notation};
 use serde::{Deserialize, Serialize};
+use std::ops::Not;
 
 /// Bits of the accessed bytes, the lowest bit of the first byte first.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
@@ -19,7 +20,8 @@ pub struct Usage {
     /// The only bits that a write can change.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub changes: Option<Bits>,
-    /// The only bits that the program looks at, if all uses are known.
+    /// The only bits that anything depends on that is done with the value: branches, addresses,
+    /// copies. Only if all of that is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tests: Option<Bits>,
     /// The constant that is written.
@@ -37,9 +39,23 @@ pub struct Usage {
     /// The function that takes a lock before the same bytes are read again.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub checked_again: Option<String>,
+    /// Branches only ask whether the value is above or below a number that is not next to zero.
+    #[serde(skip_serializing_if = "Not::not")]
+    pub threshold: bool,
+    /// Neither the functions that the value is followed through nor those that they call write
+    /// to the same variable, whose address is fixed.
+    #[serde(skip_serializing_if = "Not::not")]
+    pub only_looks: bool,
     /// What other code of the module adds to the same variable, or how else it writes it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub elsewhere: Vec<Step>,
+    /// A branch depends on what is left after code of the module counted the variable down.
+    #[serde(skip_serializing_if = "Not::not")]
+    pub left_tested: bool,
+    /// All code of the module that writes the variable by its address takes a lock before, or
+    /// is a locked instruction.
+    #[serde(skip_serializing_if = "Not::not")]
+    pub guarded: bool,
 }
 
 impl Usage {
@@ -129,9 +145,16 @@ pub struct History {
     pub rose_between: u64,
     /// How often it was lower.
     pub fell_between: u64,
-    /// Where and what it was last.
+    /// How often it was higher when an instance began than when the one before began, at the
+    /// same address.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub began_higher: u64,
+    /// How often it was lower.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub began_lower: u64,
+    /// Where it was last, and what at the beginning and at the end.
     #[serde(skip)]
-    pub last: Option<(u64, u64)>,
+    pub last: Option<(u64, u64, u64)>,
 }
 
 impl History {
@@ -152,13 +175,15 @@ impl History {
             std::cmp::Ordering::Less => self.shrank += 1,
             std::cmp::Ordering::Equal => self.unchanged += 1,
         }
-        if let Some((place, last)) = self.last
+        if let Some((place, first, last)) = self.last
             && place == address
         {
+            self.began_higher += u64::from(before > first);
+            self.began_lower += u64::from(before < first);
             self.rose_between += u64::from(before > last);
             self.fell_between += u64::from(before < last);
         }
-        self.last = Some((address, after));
+        self.last = Some((address, before, after));
     }
 
     /// Adds another history of the same race.
@@ -168,6 +193,8 @@ impl History {
         self.unchanged += other.unchanged;
         self.rose_between += other.rose_between;
         self.fell_between += other.fell_between;
+        self.began_higher += other.began_higher;
+        self.began_lower += other.began_lower;
     }
 
     /// How often the value was seen to fall.
@@ -176,12 +203,16 @@ impl History {
         self.shrank.saturating_add(self.fell_between)
     }
 
-    /// Whether the value was seen to grow again and again, and to fall so seldom that updates
-    /// that were lost explain it. What is counted up and down falls as often as it grows.
+    /// Whether the value was seen to grow again and again, and updates that were lost explain
+    /// that it fell: a thread that was held writes back one more than what it had read before,
+    /// so that the next instance begins no lower than this one began. What is counted up and
+    /// down begins lower as often as higher.
     #[must_use]
     pub const fn loses_updates(&self) -> bool {
         let grew = self.grew.saturating_add(self.rose_between);
-        self.falls().saturating_mul(10) <= grew && grew >= 10
+        let seldom = self.falls().saturating_mul(10) <= grew && grew >= 10;
+        let higher = self.began_lower.saturating_mul(10) <= self.began_higher;
+        seldom || higher && self.began_higher >= 5
     }
 
     /// Whether the value was seen to grow so often at least, and never to fall.
@@ -191,6 +222,11 @@ impl History {
             && self.fell_between == 0
             && self.grew.saturating_add(self.rose_between) >= times
     }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
+const fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 #[cfg(test)]
@@ -226,6 +262,20 @@ mod tests {
         assert!(fell.falls() == 1 && !fell.only_grows(2) && fell.loses_updates());
         values.extend([(1, 2, 3), (1, 1, 2)]);
         assert!(!history(&values).loses_updates());
+    }
+
+    #[test]
+    fn what_was_held_takes_back_what_was_counted_meanwhile() {
+        // Nine were counted while a thread was held, which then wrote one more than it had read.
+        let mut values: Vec<_> = (0..6).map(|n| (1, 3 * n, 3 * n + 9)).collect();
+        let held = history(&values);
+        assert_eq!((held.fell_between, held.began_higher), (5, 5));
+        assert!(held.loses_updates());
+        values.push((1, 4, 13));
+        assert!(!history(&values).loses_updates());
+        // Up and down again.
+        let gauge: Vec<_> = (0..40).map(|n| (1, 5 + n % 2, 6 + n % 2)).collect();
+        assert!(!history(&gauge).loses_updates());
     }
 
     #[test]

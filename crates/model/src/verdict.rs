@@ -109,6 +109,13 @@ impl Leaning {
 /// order changes such a counter.
 pub const STATISTICS_COUNTER: &str = "statistics-counter";
 
+/// The name of the rule that recognises gauges: numbers that are counted up and down, and only
+/// looked at. Whoever looks takes the one value or the other, which a replay finds as well.
+pub const GAUGE: &str = "gauge";
+
+/// The name of the rule that knows which bits of a word either side deals with.
+pub const SAFE_FLAG: &str = "safe-flag";
+
 /// What a failed replay has in the place of something that differs.
 pub const FAILED_REPLAY: &str = "the replay";
 
@@ -146,10 +153,21 @@ pub struct Differing {
     /// Whether it is what the race is on.
     #[serde(default)]
     pub raced: bool,
+    /// Whether it is a copy of what the race is on: the one value in the one order, and the
+    /// other value in the other.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub copy: bool,
     /// What it is after the first order, in words.
     pub this: String,
     /// What it is after the other one.
     pub that: String,
+}
+
+impl Differing {
+    /// Whether it is nothing but the value that the race is on.
+    const fn is_the_value(&self) -> bool {
+        self.raced || self.copy
+    }
 }
 
 /// How many differences are kept.
@@ -172,7 +190,9 @@ impl ReplayTally {
             }
             if self.difference.len() < MOST_DIFFERENCES {
                 self.difference.push(difference);
-            } else if !difference.raced && self.difference.iter().all(|known| known.raced) {
+            } else if !difference.is_the_value()
+                && self.difference.iter().all(Differing::is_the_value)
+            {
                 self.difference.pop();
                 self.difference.push(difference);
             }
@@ -203,13 +223,23 @@ impl ReplayTally {
             .saturating_add(self.faults)
     }
 
-    /// Whether what is raced on is all that the order changes. Nothing is known of what a
-    /// failed replay would have changed, so most replays must have told.
+    /// Whether what is raced on, and copies of it, are all that the order changes. Nothing is
+    /// known of what a failed replay would have changed, so most replays must have told.
     #[must_use]
     pub fn changes_only_what_is_raced_on(&self) -> bool {
+        self.changes_only(Differing::is_the_value)
+    }
+
+    /// Whether copies of what is raced on are all that the order changes.
+    #[must_use]
+    pub fn changes_only_copies(&self) -> bool {
+        self.changes_only(|difference| difference.copy)
+    }
+
+    fn changes_only(&self, those: impl Fn(&Differing) -> bool) -> bool {
         let told = self.difference.iter().filter(|it| it.what != FAILED_REPLAY);
         let told: Vec<&Differing> = told.collect();
-        let only = !told.is_empty() && told.iter().all(|difference| difference.raced);
+        let only = !told.is_empty() && told.iter().all(|difference| those(difference));
         only && self.replay_failure < self.state_change
     }
 }
@@ -217,8 +247,10 @@ impl ReplayTally {
 /// Weighs what the rules and the replays say of a race that was seen `instances` times.
 ///
 /// A proof outranks every rule, a harmful rule outranks the replays, and these outrank benign
-/// rules. A statistics counter stays benign as long as the order changes nothing but itself, and
-/// so does what one thread tells another, whatever the order changes. What a user declared benign
+/// rules. A statistics counter or a gauge stays benign as long as the order changes nothing but
+/// itself and copies of it; if the rule only hints at one, that copies change decides nothing. Nor
+/// does a difference in few of the replays, if the sides are known to deal with other bits. What
+/// one thread tells another stays benign whatever the order changes. What a user declared benign
 /// stays so until a replay proves otherwise. Hints decide nothing alone.
 ///
 /// That the order made no difference is called benign only if a rule or a hint agrees, because a
@@ -234,16 +266,23 @@ pub fn combine(rules: Vec<Leaning>, replay: Option<ReplayTally>, instances: u64)
     };
     let (harmful, benign) = (weight(Leans::Harmful, false), weight(Leans::Benign, false));
     let hints = |leans| weight(leans, true);
-    let says = |name: &str| {
-        let mut deciding = rules
-            .iter()
-            .filter(|it| !it.hint && it.leans == Leans::Benign);
-        deciding.any(|it| it.rule == name)
+    let told = |name: &str, hint: bool| {
+        let mut those = rules.iter().filter(|it| it.leans == Leans::Benign);
+        those.any(|it| it.rule == name && it.hint == hint)
     };
+    let says = |name: &str| told(name, false);
+    let is_number = |hint| told(STATISTICS_COUNTER, hint) || told(GAUGE, hint);
+    // Comparing a gauge with a threshold hardly ever makes a difference to a replay, but acting
+    // on it may: no other hint helps it then.
+    let hinted = hints(Leans::Benign) > 0 && !told(GAUGE, true);
     let none = ReplayTally::default();
     let tally = replay.as_ref().unwrap_or(&none);
     let declared = says(ANNOTATED_BENIGN);
-    let counts = says(STATISTICS_COUNTER) && tally.changes_only_what_is_raced_on();
+    let counts = is_number(false) && tally.changes_only_what_is_raced_on();
+    // If no side depends on what the other one does, other accesses of the same regions make
+    // the difference now and then.
+    let apart = says(SAFE_FLAG) && tally.state_change <= tally.no_state_change;
+    let perhaps = apart || is_number(true) && tally.changes_only_copies();
     let expected = declared || counts || TELLS.iter().any(|name| says(name));
     // Replays that came to what is expected of something benign.
     let agreeing = match expected {
@@ -255,12 +294,14 @@ pub fn combine(rules: Vec<Leaning>, replay: Option<ReplayTally>, instances: u64)
     } else if harmful > 0 && !declared {
         let against = benign + hints(Leans::Benign);
         (Call::LikelyHarmful, support(harmful, against, 1))
+    } else if tally.state_change > 0 && !expected && perhaps {
+        (Call::Undecided, 0.0)
     } else if tally.state_change > 0 && !expected {
         let against = benign + hints(Leans::Benign);
         (Call::LikelyHarmful, support(1, against, tally.state_change))
     } else if tally.replay_failure > 0 && tally.replay_failure >= agreeing && !declared {
         (Call::Undecided, 0.0)
-    } else if benign > 0 || (tally.no_state_change > 0 && hints(Leans::Benign) > 0) {
+    } else if benign > 0 || (tally.no_state_change > 0 && hinted) {
         let agreeing = benign + usize::from(tally.no_state_change > 0);
         let against = harmful + hints(Leans::Harmful);
         let seen = instances.max(tally.no_state_change);

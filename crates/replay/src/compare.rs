@@ -169,6 +169,12 @@ fn dead_stack(mode: Mode, played: &Played, side: Side) -> (u64, u64) {
     )
 }
 
+/// The eight aligned bytes around a place in a page.
+fn word(page: &[u8], at: usize) -> u64 {
+    let bytes = page[at & !7..].iter().take(8).rev();
+    bytes.fold(0, |word, byte| word << 8 | u64::from(*byte))
+}
+
 fn memory(
     space: &Space<'_>,
     mode: Mode,
@@ -209,6 +215,7 @@ fn memory(
                 address: page + at as u64,
                 this: a[at..at + length].to_vec(),
                 that: b[at..at + length].to_vec(),
+                words: [word(&a, at), word(&b, at)],
             });
             at += length;
         }

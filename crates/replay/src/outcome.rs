@@ -263,6 +263,9 @@ pub enum Difference {
         this: Vec<u8>,
         /// What they hold after the other one.
         that: Vec<u8>,
+        /// The eight aligned bytes around the first of them, after either order.
+        #[serde(default)]
+        words: [u64; 2],
     },
     /// A register that the thread may still read.
     Register {

@@ -5,6 +5,7 @@ mod check_then_act;
 mod different_objects;
 mod double_check;
 mod freed;
+mod gauge;
 mod link;
 mod lost_update;
 mod marked;
@@ -44,7 +45,7 @@ macro_rules! rules {
 }
 
 /// Every rule, those that lean to harm first.
-pub const RULES: [RuleEntry; 19] = rules! {
+pub const RULES: [RuleEntry; 20] = rules! {
     Harmful freed;
     Harmful reference_count;
     Harmful lost_update;
@@ -59,6 +60,7 @@ pub const RULES: [RuleEntry; 19] = rules! {
     Benign annotated;
     Benign special;
     Benign statistics_counter;
+    Benign gauge;
     Benign safe_flag;
     Benign double_check;
     Benign waiting;

@@ -74,6 +74,43 @@ impl<'a> Subject<'a> {
         steps
     }
 
+    /// Whether there is a race of two writers on the variable.
+    pub fn has_two_writers(&self) -> bool {
+        let same = |race: &&Race| std::ptr::eq(*race, self.race) || same_variable(race, self.race);
+        let mut races = self.all.iter().chain([self.race]).filter(same);
+        races.any(|race| {
+            Subject::new(race, self.all, self.annotations)
+                .writers()
+                .is_some()
+        })
+    }
+
+    /// The bits that the reader looks at and those that the writer can change, each counted from
+    /// the first byte of both, if none is in both.
+    pub fn bits_apart(&self) -> Option<(u128, u128)> {
+        let (reader, writer) = self.reader_and_writer()?;
+        let (tests, changes) = (reader.usage?.tests?.0, writer.usage?.changes?.0);
+        let (read, written) = (reader.evidence?.extent, writer.evidence?.extent);
+        if read.size > 8 || written.size > 8 || tests == 0 {
+            return None;
+        }
+        let bits = |mask: u64, size: u64, from: u64| -> Option<u128> {
+            let whole = u128::MAX.checked_shr(128 - u32::try_from(size * 8).ok()?)?;
+            let first = read.address.min(written.address);
+            let by = u32::try_from(from.checked_sub(first)?.checked_mul(8)?).ok()?;
+            (u128::from(mask) & whole).checked_shl(by)
+        };
+        let tested = bits(tests, read.size, read.address)?;
+        let changed = bits(changes, written.size, written.address)?;
+        (tested & changed == 0 && changed != 0).then_some((tested, changed))
+    }
+
+    /// Whether an access of this side depends on bits that the other side leaves alone, and on
+    /// nothing else.
+    pub fn is_apart(&self, side: &Side<'_>) -> bool {
+        !side.writes() && self.bits_apart().is_some()
+    }
+
     /// Whether what is raced on is a pointer, by its type.
     pub fn is_pointer(&self) -> bool {
         self.race.what.type_name.as_deref().is_some_and(|name| {
@@ -167,10 +204,18 @@ pub fn sides(race: &Race) -> Vec<Side<'_>> {
         .collect()
 }
 
-/// Whether two races are on the same variable or member.
+/// Whether two races are on the same variable or member: of objects without a name, on the same
+/// member of the same type.
 fn same_variable(one: &Race, two: &Race) -> bool {
     match (&one.what.name, &two.what.name) {
         (Some(a), Some(b)) => a == b && path(one) == path(two),
+        (None, None) if one.what.address != two.what.address => {
+            let of = |race: &'_ Race| {
+                let pointee = race.what.pointee.as_ref().filter(|it| !it.doubtful)?;
+                Some((pointee.type_name.clone(), pointee.path.clone()))
+            };
+            of(one).is_some() && of(one) == of(two)
+        }
         _ => one.what.address == two.what.address,
     }
 }

@@ -144,6 +144,89 @@ fn a_number_that_goes_down_is_a_reference_count() {
     assert_eq!(judged_among(&counter(), &[other]).call, Call::LikelyHarmful);
 }
 
+/// A number that is counted up and down under a lock, and looked at without.
+fn gauge() -> Race {
+    let mut race = race("connections", &["read", "update"]);
+    race.usage[0].uses = vec![Use::Branch];
+    race.usage[0].threshold = true;
+    race.usage[0].only_looks = true;
+    race.usage[1].step = Some(Step::By(1));
+    race.usage[1].lock = Some("pthread_mutex_lock".to_owned());
+    for usage in &mut race.usage {
+        usage.elsewhere = vec![Step::By(1), Step::By(-1)];
+        usage.guarded = true;
+    }
+    race
+}
+
+#[test]
+fn a_gauge_under_a_lock_is_benign() {
+    check(&gauge(), Call::LikelyBenign, "gauge");
+    let mut shown = gauge();
+    shown.usage[0].uses = vec![Use::Passed(Some("printf".to_owned()))];
+    check(&shown, Call::LikelyBenign, "gauge");
+    // Each of these leaves it open.
+    let changes: [fn(&mut Race); 6] = [
+        |race| {
+            race.usage[0]
+                .uses
+                .push(Use::Passed(Some("reserve".to_owned())))
+        },
+        |race| race.usage[0].only_looks = false,
+        |race| {
+            race.usage
+                .iter_mut()
+                .for_each(|usage| usage.guarded = false)
+        },
+        |race| race.usage[0].uses.push(Use::Returned),
+        |race| race.usage[1].uses.push(Use::Stored),
+        |race| race.usage[0].elsewhere.push(Step::Other),
+    ];
+    for (at, change) in changes.into_iter().enumerate() {
+        let mut open = gauge();
+        change(&mut open);
+        assert_eq!(judged(&open).call, Call::Undecided, "{at}");
+    }
+}
+
+#[test]
+fn a_number_that_somebody_asks_is_a_reference_count() {
+    // What is left is tested where it is counted down, which nobody was caught at.
+    let mut elsewhere = gauge();
+    elsewhere.usage[0].uses = vec![Use::Stored];
+    elsewhere.usage[0].threshold = false;
+    elsewhere.usage[0].left_tested = true;
+    check(&elsewhere, Call::LikelyHarmful, "reference-count");
+    // A threshold says nothing of the last one.
+    let mut threshold = gauge();
+    threshold.usage[0].left_tested = true;
+    check(&threshold, Call::Undecided, "reference-count");
+    threshold.usage[1].lock = None;
+    check(&threshold, Call::LikelyHarmful, "reference-count");
+    // Is anybody there?
+    let mut zero = gauge();
+    zero.usage[0].threshold = false;
+    check(&zero, Call::LikelyHarmful, "reference-count");
+    // The decrement was caught, in another race, and its result tested.
+    let mut other = race("connections", &["read", "update"]);
+    other.fingerprint = redhanded_model::Fingerprint("other".to_owned());
+    other.usage[1].step = Some(Step::By(-1));
+    other.usage[1].uses = vec![Use::Branch];
+    let mut shown = gauge();
+    shown.usage[0].uses = vec![Use::Stored];
+    shown.usage[0].threshold = false;
+    assert_eq!(judged_among(&shown, &[other]).call, Call::LikelyHarmful);
+    // Two writers: what one counted is lost.
+    let mut writers = race("connections", &["update", "update"]);
+    writers.usage[0].step = Some(Step::By(-1));
+    writers.usage[1].step = Some(Step::By(1));
+    assert_eq!(judged_among(&gauge(), &[writers]).call, Call::Undecided);
+    let mut unlocked = gauge();
+    unlocked.usage[1].lock = None;
+    check(&unlocked, Call::Undecided, "");
+    assert!(judged(&unlocked).rules.is_empty());
+}
+
 fn flag(tests: u64, changes: u64) -> Race {
     let mut race = race("flags", &["read", "update"]);
     race.usage[0].uses = vec![Use::Branch];
@@ -185,6 +268,20 @@ fn a_pointer_that_is_followed_does_harm() {
     let mut pointer = race("config", &["read", "write"]);
     pointer.usage[0].uses = vec![Use::Branch, Use::Address];
     check(&pointer, Call::LikelyHarmful, "pointer");
+    // An address of which only a bit is taken that the writer leaves alone.
+    for used in [Use::Address, Use::Index] {
+        let mut part = flag(2, 0x10);
+        part.usage[0].uses.push(used.clone());
+        check(&part, Call::LikelyBenign, "safe-flag");
+        let mut own = flag(0x12, 0x10);
+        own.usage[0].uses.push(used.clone());
+        assert_eq!(judged(&own).call, Call::LikelyHarmful, "{used:?}");
+        // Which bits a store changes is not known.
+        let mut stored = flag(2, 0x10);
+        stored.usage[0].uses.push(used.clone());
+        stored.usage[1].changes = None;
+        assert_eq!(judged(&stored).call, Call::LikelyHarmful, "{used:?}");
+    }
     let mut compared = race("config", &["read", "write"]);
     compared.what.type_name = Some("struct config *".to_owned());
     compared.usage[0].uses = vec![Use::Branch];
@@ -218,6 +315,15 @@ fn check_then_act_does_harm_unless_it_waits_or_checks_again() {
     again.usage[0].checked_again = Some("lock".to_owned());
     again.usage[1].lock = Some("lock".to_owned());
     check(&again, Call::LikelyBenign, "double-check");
+    // Whoever has the lock acts alone, if the other side only reads.
+    let mut reads = race("owner", &["read", "update"]);
+    reads.usage[1].uses = acts.usage[0].uses.clone();
+    check(&reads, Call::LikelyHarmful, "check-then-act");
+    reads.usage[1].lock = Some("lock".to_owned());
+    assert_eq!(judged(&reads).call, Call::Undecided);
+    let mut writes = reads.clone();
+    writes.accesses[0].kind = redhanded_model::AccessKind::Write;
+    check(&writes, Call::LikelyHarmful, "check-then-act");
     let mut waits = acts.clone();
     waits.usage[0].uses.push(Use::Wait);
     check(&waits, Call::LikelyBenign, "waiting");
@@ -315,6 +421,14 @@ fn marks_and_hints() {
         ..History::default()
     });
     check(&redundant, Call::Undecided, "redundant-write");
+    let mut counted = redundant.clone();
+    counted.usage[1].step = Some(Step::By(1));
+    assert!(
+        judged(&counted)
+            .rules
+            .iter()
+            .all(|it| it.rule != "redundant-write")
+    );
     // Held before the write, with the same value each time.
     let mut held = race("pid", &["write", "read"]);
     held.history = redundant.history.clone();

@@ -282,6 +282,7 @@ fn difference_words(scenario: &Scenario, difference: &Difference) -> String {
             address,
             this,
             that,
+            ..
         } => {
             let mut below = scenario.data.range(..=*address).rev();
             let name = below.find(|(at, (len, _))| *address < **at + *len);

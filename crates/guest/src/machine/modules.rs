@@ -9,6 +9,7 @@ use redhanded_image::{Image, link};
 use redhanded_model::{Avma, ModuleId};
 use redhanded_sys::{FileMap, write_whole};
 use redhanded_target::{Module, Stop, VMLINUX};
+use std::collections::HashMap;
 use std::fs;
 use std::ops::Range;
 use std::sync::Arc;
@@ -93,7 +94,9 @@ impl GuestMachine {
         let file = FileMap::open(&path).map_err(|error| format!("{}: {error}", path.display()))?;
         let file = unpack(&file).map_err(|error| format!("{}: {error}", path.display()))?;
         let debug = self.files.find_debug(&path, &module.name);
-        let linked = link(&file, &sections, debug.as_deref(), &|_| None)
+        let functions = self.kernel_functions();
+        let resolve = |name: &str| functions.get(name).copied();
+        let linked = link(&file, &sections, debug.as_deref(), &resolve)
             .map_err(|error| error.to_string())?;
         let first = sections.iter().map(|(_, address)| *address).min();
         let place = self.files.linked();
@@ -133,6 +136,21 @@ impl GuestMachine {
         }
         self.add_module(image, module.name.clone(), 0, range);
         Ok(())
+    }
+
+    /// The kernel's own functions by name, and where they are in memory.
+    fn kernel_functions(&self) -> HashMap<String, u64> {
+        let mut modules = self.modules.iter();
+        let kernel = modules.find(|module| module.name == VMLINUX);
+        let Some((image, bias)) = kernel.and_then(|it| Some((it.image.as_ref()?, it.bias))) else {
+            return HashMap::new();
+        };
+        let functions = image.functions().as_slice().iter();
+        let named = functions.filter_map(|function| {
+            let name = function.name.as_deref()?.to_owned();
+            Some((name, function.start.0.wrapping_add(bias)))
+        });
+        named.collect()
     }
 
     /// Why a module could not be added; it is tried again at the next walk. It was just

@@ -35,8 +35,8 @@ pub(super) struct Symbol<'a> {
     pub info: u8,
     pub address: u64,
     pub size: u64,
-    /// The number of its section in the object file.
-    pub section: usize,
+    /// The number of its section in the object file; `None` if it is elsewhere.
+    pub section: Option<usize>,
 }
 
 /// The file to be written.
@@ -178,14 +178,17 @@ impl Output<'_> {
         let (locals, others): (Vec<_>, Vec<_>) = self.symbols.iter().partition(is_local);
         let mut symbols = Vec::with_capacity(self.symbols.len());
         for symbol in locals.iter().chain(&others) {
-            let section = numbers.get(&symbol.section).copied();
+            let section = symbol.section.and_then(|it| numbers.get(&it).copied());
             file.reserve_symbol_index(section);
             symbols.push(Sym {
                 name: Some(file.add_string(symbol.name)),
                 section,
                 st_info: symbol.info,
                 st_other: 0,
-                st_shndx: elf::SHN_UNDEF,
+                st_shndx: match symbol.section {
+                    Some(_) => elf::SHN_UNDEF,
+                    None => elf::SHN_ABS,
+                },
                 st_value: symbol.address,
                 st_size: symbol.size,
             });

@@ -73,6 +73,25 @@ impl Derived {
         }
     }
 
+    /// What a register holds of which the lowest `size` bytes became `low`, and the rest is
+    /// this.
+    pub fn with_low(self, low: Self, size: usize) -> Self {
+        let part = low_bits(size);
+        let rest = self.bits & shifted(!part, self.shift);
+        if rest == 0 {
+            return low;
+        }
+        if self.shift != low.shift {
+            return Self::from_bits(self.bits | low.bits);
+        }
+        Self {
+            bits: low.bits | rest,
+            shift: self.shift,
+            changed: low.changed & part | self.changed & !part,
+            step: low.step.or(self.step),
+        }
+    }
+
     fn and(mut self, ones: u64) -> Self {
         self.bits &= shifted(ones, self.shift);
         self.changed |= !ones;
@@ -253,6 +272,20 @@ mod tests {
         assert_eq!((masked.bits, masked.changed), (0x100, u64::MAX));
         let shifted = WHOLE.compute(Operation::Shift(3), Value::UNKNOWN, None);
         assert_eq!(with(shifted, Operation::And, 1).bits, 8);
+    }
+
+    #[test]
+    fn the_rest_of_a_register_keeps_its_bits() {
+        let whole = Derived::whole(4);
+        let low = with(WHOLE.cut(1), Operation::And, 0xf);
+        let joined = whole.with_low(low, 1);
+        assert_eq!(joined.bits, 0xffff_ff0f);
+        assert_eq!(joined.changed, 0xf0);
+        // Of two bytes in a register, the second one alone.
+        let loaded = Derived::whole(2);
+        let second = Value::Derived(loaded).compute(Operation::Shift(8), Value::UNKNOWN, None);
+        let second = second.derived().unwrap();
+        assert_eq!(loaded.with_low(second, 2).bits, 0xff00);
     }
 
     #[test]

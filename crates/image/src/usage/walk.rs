@@ -1,44 +1,25 @@
 //! Follows a value through the code of one function.
 
+mod call;
 mod state;
 mod step;
 
-use super::nearby::{LockCall, lock_call};
 use super::value::{Derived, Value, low_bits};
-use crate::{Image, Instruction};
+use crate::Image;
+use call::Called;
 use iced_x86::{FlowControl, InstructionInfoFactory, Mnemonic, OpKind, Register};
 use redhanded_model::{Step, Svma, Use};
-use state::{State, tested_by};
+use state::{State, is_threshold, tested_by};
 use std::collections::{HashMap, HashSet};
 pub use step::writes;
 use step::{immediate, reads};
 
 /// How many instructions are followed, over all paths.
 const MOST_STEPS: usize = 600;
+/// How many of a function that is called with the value.
+const MOST_STEPS_OF_CALLED: usize = 200;
 /// How far before a store its load may be.
 const REACH: usize = 24;
-/// The registers of the first arguments.
-const ARGUMENTS: [Register; 6] = [
-    Register::RDI,
-    Register::RSI,
-    Register::RDX,
-    Register::RCX,
-    Register::R8,
-    Register::R9,
-];
-/// The registers that a call may change.
-const LOST_BY_CALLS: [Register; 9] = [
-    Register::RAX,
-    Register::RCX,
-    Register::RDX,
-    Register::RSI,
-    Register::RDI,
-    Register::R8,
-    Register::R9,
-    Register::R10,
-    Register::R11,
-];
-
 /// The code of a function, and one instruction in it.
 pub struct Code<'a> {
     pub image: &'a Image,
@@ -78,11 +59,16 @@ pub struct Stored {
 }
 
 /// What became of a value.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct Followed {
     pub uses: Vec<Use>,
-    /// The bits that branches depend on.
-    pub tested: u64,
+    /// The bits that branches, addresses and whatever else the value is used for depend on.
+    pub looked_at: u64,
+    /// A branch asks for more than whether the value is above or below a number that is not
+    /// next to zero.
+    pub exact: bool,
+    /// The functions that the value was followed through, by a place in each.
+    pub through: Vec<Svma>,
     /// The bits that the function's result depends on.
     pub returned: Option<u64>,
     /// The value was changed and written back.
@@ -108,6 +94,23 @@ impl<'a> Code<'a> {
             index,
             access,
         })
+    }
+
+    /// Where the instruction is that the code is looked at for.
+    fn ip(&self) -> Option<Svma> {
+        self.raw().map(|raw| Svma(raw.ip()))
+    }
+
+    /// That instruction.
+    pub fn raw(&self) -> Option<&iced_x86::Instruction> {
+        self.code.get(self.access)
+    }
+
+    /// The address that it accesses, if it is always the same.
+    pub fn fixed_address(&self) -> Option<u64> {
+        let place = place(self.raw()?)?;
+        let fixed = matches!(place.0, Register::None | Register::RIP) && place.1 == Register::None;
+        (fixed && place.4 == Register::None).then_some(place.3)
     }
 
     /// The index of the instruction at an address.
@@ -177,8 +180,7 @@ impl<'a> Code<'a> {
                 }
                 FlowControl::Next => state = Some(here),
                 FlowControl::Call | FlowControl::IndirectCall => {
-                    walk.call(&mut here, at);
-                    state = Some(here);
+                    state = walk.call(&mut here, at).then_some(here);
                 }
                 _ => state = None,
             }
@@ -212,10 +214,22 @@ impl<'a> Code<'a> {
         walk.followed
     }
 
+    /// Follows arguments from the start of the function, which is so many calls below the
+    /// access.
+    fn follow_arguments(&self, arguments: &[(Register, Value)], depth: usize) -> Followed {
+        let mut walk = Walk::new(self, NOWHERE);
+        walk.depth = depth;
+        let mut state = State::default();
+        for (register, value) in arguments {
+            state.set(*register, *value);
+        }
+        walk.explore(self.access, state);
+        walk.followed
+    }
+
     /// Follows the result of the call that returns to the instruction.
     pub fn follow_result(&self, bits: u64) -> Followed {
-        let nowhere = (Register::None, Register::None, 0, 0, Register::None);
-        let mut walk = Walk::new(self, nowhere);
+        let mut walk = Walk::new(self, NOWHERE);
         let mut state = State::default();
         let mut result = Derived::from_bits(bits);
         result.step = None;
@@ -225,9 +239,16 @@ impl<'a> Code<'a> {
     }
 }
 
+/// The place of a value that comes from elsewhere. No operand is there.
+const NOWHERE: Place = (Register::None, Register::None, 0, 0, Register::None);
+
 struct Walk<'c, 'a> {
     code: &'c Code<'a>,
     own: Place,
+    /// How many calls below the access the code is.
+    depth: usize,
+    /// The functions that were called with the value.
+    called: Vec<Called>,
     info: InstructionInfoFactory,
     followed: Followed,
     /// What was last written to the place itself.
@@ -239,8 +260,13 @@ impl<'c, 'a> Walk<'c, 'a> {
         Self {
             code,
             own,
+            depth: 0,
+            called: Vec::new(),
             info: InstructionInfoFactory::new(),
-            followed: Followed::default(),
+            followed: Followed {
+                through: code.ip().into_iter().collect(),
+                ..Followed::default()
+            },
             updated: None,
         }
     }
@@ -260,11 +286,28 @@ impl<'c, 'a> Walk<'c, 'a> {
         }
     }
 
+    /// Notes a use that depends on these bits.
+    fn looks(&mut self, used: Use, bits: u64) {
+        self.followed.looked_at |= bits;
+        self.uses(used);
+    }
+
+    /// Notes a branch that depends on these bits.
+    fn branches(&mut self, bits: u64, threshold: bool) {
+        self.followed.exact |= !threshold;
+        self.looks(Use::Branch, bits);
+    }
+
     /// Follows all paths from the instruction at `start`.
     fn explore(&mut self, start: usize, state: State) {
         let mut seen: HashMap<usize, Vec<State>> = HashMap::new();
         let mut open = vec![(start, state)];
         let mut steps = 0;
+        let most = if self.depth == 0 {
+            MOST_STEPS
+        } else {
+            MOST_STEPS_OF_CALLED
+        };
         while let Some((at, mut state)) = open.pop() {
             let Some(raw) = self.code.code.get(at).copied() else {
                 self.uses(Use::Lost);
@@ -276,7 +319,7 @@ impl<'c, 'a> Walk<'c, 'a> {
             }
             known.push(state.clone());
             steps += 1;
-            if steps > MOST_STEPS {
+            if steps > most {
                 self.uses(Use::Lost);
                 return;
             }
@@ -285,8 +328,8 @@ impl<'c, 'a> Walk<'c, 'a> {
                 FlowControl::Next => open.push((at + 1, state)),
                 FlowControl::ConditionalBranch => {
                     if state.flags != 0 {
-                        self.uses(Use::Branch);
-                        self.followed.tested |= tested_by(&raw, &state);
+                        let threshold = is_threshold(&raw, &state);
+                        self.branches(tested_by(&raw, &state), threshold);
                         self.loops(at);
                     }
                     let taken = self.code.at(raw.near_branch_target());
@@ -302,17 +345,12 @@ impl<'c, 'a> Walk<'c, 'a> {
                     None => self.leave(&state, at),
                 },
                 FlowControl::Call | FlowControl::IndirectCall => {
-                    self.call(&mut state, at);
-                    if state.is_of_interest() {
+                    let comes_back = self.call(&mut state, at);
+                    if comes_back && state.is_of_interest() {
                         open.push((at + 1, state));
                     }
                 }
-                FlowControl::Return => {
-                    let bits = state.register(Register::RAX).bits();
-                    if bits != 0 {
-                        *self.followed.returned.get_or_insert(0) |= bits;
-                    }
-                }
+                FlowControl::Return => self.returns(&state),
                 FlowControl::IndirectBranch => {
                     if state.is_of_interest() {
                         self.uses(Use::Lost);
@@ -335,65 +373,5 @@ impl<'c, 'a> Walk<'c, 'a> {
         } else if let Some(used) = code.loop_at(branch, code.access) {
             self.uses(used);
         }
-    }
-
-    /// A jump out of the function: a call in other words.
-    fn leave(&mut self, state: &State, at: usize) {
-        self.call(&mut state.clone(), at);
-        // What that function returns is not known to come from the value.
-    }
-
-    fn call(&mut self, state: &mut State, at: usize) {
-        let Some(raw) = self.code.code.get(at) else {
-            return;
-        };
-        let name = self.code.image.called_name(&Instruction::explain(*raw));
-        let near = matches!(
-            raw.flow_control(),
-            FlowControl::Call | FlowControl::UnconditionalBranch
-        );
-        let target = near.then(|| Svma(raw.near_branch_target()));
-        for argument in ARGUMENTS {
-            if state.register(argument).derived().is_some()
-                && target.is_none_or(|target| self.may_read(target, argument))
-            {
-                self.uses(Use::Passed(name.clone()));
-            }
-        }
-        for register in LOST_BY_CALLS {
-            state.set(register, Value::UNKNOWN);
-        }
-        state.flags = 0;
-        if name.as_deref().and_then(lock_call) == Some(LockCall::Takes) {
-            state.lock = name;
-        }
-    }
-
-    /// Whether the function at `target` may read an argument: unless it is seen to write it
-    /// before, or to return.
-    fn may_read(&mut self, target: Svma, argument: Register) -> bool {
-        let Some(function) = self.code.image.function_at(target) else {
-            return true;
-        };
-        if function.start != target {
-            return true;
-        }
-        for raw in self.code.image.instructions(function) {
-            let mut written = false;
-            for used in self.info.info(&raw).used_registers() {
-                if used.register().full_register() == argument {
-                    if reads(used.access()) {
-                        return true;
-                    }
-                    written = true;
-                }
-            }
-            match raw.flow_control() {
-                FlowControl::Next | FlowControl::ConditionalBranch if !written => {}
-                FlowControl::Return => return false,
-                _ => return !written,
-            }
-        }
-        true
     }
 }

@@ -1,6 +1,6 @@
 //! What the code around an access does with the value, in optimised and unoptimised code.
 
-use crate::fixture::{Built, c};
+use crate::fixture::{Built, assembly, c};
 use redhanded_model::{Bits, Step, Usage, Use};
 
 const SOURCE: &str = r#"
@@ -45,7 +45,29 @@ const SOURCE: &str = r#"
     KEEP void spun(void) { my_lock_acquire(); number = 5; my_lock_release(); }
     KEEP void spun_before(void) { my_lock_acquire(); my_lock_release(); number = 5; }
     KEEP void either(int x) { unsigned v = number; if (x) v |= 1; else v = 9; number = v; }
-    int main(void) { caller(); return 0; }
+    KEEP int part_of_an_address(void) { other = *(unsigned *)((char *)table + ((flags & 2) << 2)); return 0; }
+    KEEP int copy_a_bit(void) { other = flags & 0x10; return 0; }
+    KEEP int copy(void) { other = flags; return 0; }
+    KEEP void above(void) { if (number > 100) other++; }
+    KEEP void equal(void) { if (number == 100) other++; }
+    KEEP void several(void) { if (number > 1) other++; }
+    KEEP void in_range(void) { if (number - 1 < 100) other++; }
+    KEEP void compare(unsigned long a, unsigned n) { if (n > a) other++; }
+    KEEP void pass_to_compare(void) { compare(other * 2, number); }
+    KEEP void keep(unsigned n) { other = n; }
+    KEEP void pass_to_keep(void) { keep(number); }
+    KEEP void ignore(unsigned turns) { for (unsigned i = 0; i < turns; i++) __asm__ volatile("pause"); }
+    unsigned gauge, references, seats;
+    KEEP void up(void) { pthread_mutex_lock(&lock); gauge++; pthread_mutex_unlock(&lock); }
+    KEEP void down(void) { pthread_mutex_lock(&lock); gauge--; pthread_mutex_unlock(&lock); }
+    KEEP void watch(void) { if (gauge > 100) other++; }
+    KEEP void get(void) { references++; }
+    KEEP unsigned put(void) { return --references; }
+    KEEP void drop(void) { if (put() == 0) free(sink); }
+    KEEP void sit(void) { pthread_mutex_lock(&lock); seats++; pthread_mutex_unlock(&lock); }
+    KEEP void rise(void) { seats--; }
+    KEEP void sit_if_free(void) { if (seats < 100) sit(); }
+    int main(void) { caller(); ignore(3); return 0; }
 "#;
 
 fn each(check: impl Fn(&Built, &str)) {
@@ -116,7 +138,65 @@ fn which_bits_a_branch_tests() {
             assert_eq!(tests("test_bit"), Some(Bits(1)));
             assert_eq!(tests("test_shifted"), Some(Bits(8)));
         }
-        assert_eq!(tests("follow"), None, "{level}");
+        assert_eq!(tests("either"), None, "{level}");
+    });
+}
+
+#[test]
+fn which_bits_anything_depends_on() {
+    each(|built, level| {
+        let tests = |name| find(built, name, |usage| usage.tests);
+        if level == "-O2" {
+            assert_eq!(tests("part_of_an_address"), Some(Bits(2)));
+            assert_eq!(tests("copy_a_bit"), Some(Bits(0x10)));
+            assert_eq!(tests("copy"), Some(Bits(0xffff_ffff)));
+        }
+        let address =
+            |usage: &Usage| (usage.has(&Use::Address) || usage.has(&Use::Index)).then_some(());
+        assert!(find(built, "part_of_an_address", address).is_some());
+    });
+}
+
+/// The second byte of a register has the bits from 8 on, and its first byte can be changed
+/// alone.
+#[test]
+fn parts_of_registers_have_their_own_bits() {
+    let built = assembly(
+        ".globl second, rest\n.type second, @function\n.type rest, @function\n\
+         second: movzx ecx, word ptr [rdi]\ntest ch, 1\njne 1f\nxor ecx, ecx\n1: xor ecx, ecx\nret\n\
+         .size second, .-second\n\
+         rest: mov eax, dword ptr [rdi]\nand al, 0xf\ntest eax, 0x101\njne 1f\n1: xor eax, eax\nret\n\
+         .size rest, .-rest\n",
+    );
+    let tests = |name| find(&built, name, |usage| usage.tests);
+    assert_eq!(tests("second"), Some(Bits(0x100)));
+    assert_eq!(tests("rest"), Some(Bits(0x101)));
+}
+
+#[test]
+fn thresholds_are_told_from_other_questions() {
+    each(|built, level| {
+        let asks = |name| find(built, name, |usage| usage.threshold.then_some(()));
+        assert!(asks("above").is_some(), "{level}");
+        for name in ["equal", "several", "in_range", "test_bit", "check", "copy"] {
+            assert!(asks(name).is_none(), "{name} {level}");
+        }
+    });
+}
+
+#[test]
+fn an_argument_is_followed_into_what_is_called() {
+    each(|built, level| {
+        let of = |name, built: &Built| {
+            let passed = |usage: &Usage| usage.uses.iter().any(|it| matches!(it, Use::Passed(_)));
+            let usages = usages(built, name);
+            (
+                usages.iter().any(passed),
+                usages.iter().any(|usage| usage.threshold),
+            )
+        };
+        assert_eq!(of("pass_to_compare", built), (false, true), "{level}");
+        assert_eq!(of("pass_to_keep", built), (true, false), "{level}");
     });
 }
 
@@ -219,10 +299,68 @@ fn a_counter_is_searched_in_the_whole_file() {
             .operand
             .constant()
             .unwrap();
-        let steps = built.image.updates_of(redhanded_model::Svma(address));
+        let steps = built.image.updates_of(redhanded_model::Svma(address)).steps;
         assert!(
             steps.contains(&Step::By(-1)) && steps.contains(&Step::Up),
             "{level}: {steps:?}"
         );
     });
+}
+
+/// The updates of the variable that the function's first site accesses.
+fn updates_at(built: &Built, function: &str) -> redhanded_image::Updates {
+    let fixed = |site: &redhanded_model::Site| {
+        let instruction = built.image.instruction_at(site.svma)?;
+        instruction.sampled_access()?.operand.constant()
+    };
+    let address = built.sites_at(built.start(function)).iter().find_map(fixed);
+    built
+        .image
+        .updates_of(redhanded_model::Svma(address.unwrap()))
+}
+
+#[test]
+fn what_is_left_after_counting_down_may_be_tested_elsewhere() {
+    each(|built, level| {
+        let references = updates_at(built, "get");
+        assert!(
+            references.left_tested && !references.guarded,
+            "{level}: {references:?}"
+        );
+        let gauge = updates_at(built, "watch");
+        assert!(!gauge.left_tested && gauge.guarded, "{level}: {gauge:?}");
+        let seats = updates_at(built, "rise");
+        assert!(!seats.left_tested && !seats.guarded, "{level}: {seats:?}");
+    });
+}
+
+#[test]
+fn whoever_only_looks_does_not_lead_to_a_writer() {
+    each(|built, level| {
+        let looks = |name| find(built, name, |usage| usage.only_looks.then_some(()));
+        assert!(looks("watch").is_some(), "{level}");
+        assert!(looks("sit_if_free").is_none(), "{level}");
+    });
+}
+
+/// What Rust does without optimisation: checks that end in a panic stand between the load and
+/// the store, and one of them comes from before the load.
+#[test]
+fn a_panic_does_not_come_back() {
+    let built = assembly(
+        ".globl count\n.type count, @function\n.type _ZN4core9panicking5panicE, @function\n\
+         count: sub rsp, 24\ntest edi, edi\njne 1f\n\
+         mov rcx, qword ptr [rip + hits]\nmov rax, rcx\nadd rax, 1\n\
+         mov qword ptr [rsp + 8], rax\ncmp rax, rcx\njb 3f\njmp 2f\n\
+         1: call _ZN4core9panicking5panicE\n\
+         2: test esi, esi\njne 4f\njmp 1b\n\
+         3: call _ZN4core9panicking5panicE\n\
+         4: mov rax, qword ptr [rsp + 8]\nmov qword ptr [rip + hits], rax\nadd rsp, 24\nret\n\
+         .size count, .-count\n\
+         _ZN4core9panicking5panicE: ud2\n\
+         .size _ZN4core9panicking5panicE, .-_ZN4core9panicking5panicE\n\
+         .bss\n.local hits\n.align 8\nhits: .zero 8\n",
+    );
+    let step = find(&built, "count", |usage| usage.step);
+    assert_eq!(step, Some(Step::By(1)));
 }

@@ -203,3 +203,71 @@ fn addresses_that_cannot_be() {
         Err(LinkError::NotAnObject(_))
     ));
 }
+
+/// A look without the lock, and a second one with it. The kernel takes locks elsewhere.
+const DOUBLE_CHECK: &str = r#"
+struct mutex { long owner; };
+extern void mutex_lock(struct mutex *lock);
+extern void mutex_unlock(struct mutex *lock);
+extern void forget(struct mutex *lock);
+static struct mutex lock;
+static int ready, other;
+int made;
+
+__attribute__((noinline, used)) static void use_table(void)
+{
+    if (!*(&ready)) {
+        mutex_lock(&lock);
+        if (!ready) {
+            made++;
+            ready = 1;
+        }
+        mutex_unlock(&lock);
+    }
+}
+__attribute__((noinline, used)) static void drop_table(void)
+{
+    mutex_lock(&lock);
+    ready = 0;
+    mutex_unlock(&lock);
+}
+__attribute__((noinline, used)) static void without(void)
+{
+    if (!other) {
+        forget(&lock);
+        if (!other)
+            other = 1;
+    }
+}
+"#;
+
+#[test]
+fn the_kernel_takes_locks_for_a_module() {
+    let built = compile(&format!("{MARK}{DOUBLE_CHECK}"), "lazy.c", &KERNEL);
+    let resolve = |name: &str| match name {
+        "mutex_lock" => Some(OUTSIDE),
+        "mutex_unlock" => Some(OUTSIDE + 0x40),
+        "forget" => Some(OUTSIDE + 0x80),
+        _ => None,
+    };
+    let places = places(&SECTIONS);
+    let linked = link(&built.bytes(), &places, None, &resolve).unwrap();
+    let image = open(built.folder.path(), &linked);
+    let usages = |function: &str| -> Vec<redhanded_model::Usage> {
+        let start = start(&image, function);
+        let end = image.function_at(Svma(start)).unwrap().end;
+        let sites = image.sites();
+        let within = (start..end.0).filter_map(|at| sites.at(Svma(at)));
+        within.map(|site| image.usage(site.svma, &[])).collect()
+    };
+    let lock = Some("mutex_lock".to_owned());
+    let again = |function| {
+        let found = usages(function).into_iter();
+        found.filter_map(|usage| usage.checked_again).next()
+    };
+    assert_eq!(again("use_table"), lock);
+    assert_eq!(usages("drop_table")[0].lock, lock);
+    assert_eq!(again("without"), None);
+    // A symbol of the kernel is no function of the module.
+    assert!(image.function_at(Svma(OUTSIDE)).is_none());
+}

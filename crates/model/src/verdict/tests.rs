@@ -12,6 +12,7 @@ fn differing(raced: bool) -> Differing {
     Differing {
         what: "hits".to_owned(),
         raced,
+        copy: false,
         this: "1".to_owned(),
         that: "2".to_owned(),
     }
@@ -119,8 +120,47 @@ fn a_counter_stays_benign_while_only_it_changes() {
     many.add(changed(vec![differing(false)]));
     assert_eq!(many.difference.len(), MOST_DIFFERENCES);
     assert_eq!(call(&counter, Some(many)), Call::LikelyHarmful);
+    // Whoever shows it shows the one value or the other.
+    let copy = changed(vec![Differing {
+        copy: true,
+        ..differing(false)
+    }]);
+    for rule in [STATISTICS_COUNTER, GAUGE] {
+        let decided = [benign(rule)];
+        assert_eq!(call(&decided, Some(copy.clone())), Call::LikelyBenign);
+        let hinted = [Leaning::hint(rule, Leans::Benign, Vec::new())];
+        assert_eq!(call(&hinted, Some(copy.clone())), Call::Undecided);
+        assert_eq!(call(&hinted, Some(itself.clone())), Call::LikelyHarmful);
+        let mut more = copy.clone();
+        more.add(changed(vec![differing(false)]));
+        assert_eq!(call(&decided, Some(more.clone())), Call::LikelyHarmful);
+        assert_eq!(call(&hinted, Some(more)), Call::LikelyHarmful);
+    }
+    assert_eq!(call(&[], Some(copy)), Call::LikelyHarmful);
+    // What is done with a gauge may matter although no replay shows it.
+    let hinted = [Leaning::hint(GAUGE, Leans::Benign, Vec::new())];
+    assert_eq!(call(&hinted, Some(same(3))), Call::Undecided);
+    let redundant = Leaning::hint("redundant-write", Leans::Benign, Vec::new());
+    let both = [hinted[0].clone(), redundant];
+    assert_eq!(call(&both, Some(same(3))), Call::Undecided);
+    assert_eq!(call(&both[1..], Some(same(3))), Call::LikelyBenign);
     let both = [counter[0].clone(), harmful("reference-count")];
     assert_eq!(call(&both, Some(itself)), Call::LikelyHarmful);
+}
+
+#[test]
+fn other_races_of_a_region_may_make_a_difference() {
+    let flag = [benign(SAFE_FLAG)];
+    let mut seldom = same(2);
+    assert_eq!(call(&flag, Some(seldom.clone())), Call::LikelyBenign);
+    seldom.add(changed(vec![differing(false)]));
+    assert_eq!(call(&flag, Some(seldom.clone())), Call::Undecided);
+    assert_eq!(call(&[], Some(seldom.clone())), Call::LikelyHarmful);
+    let both = [flag[0].clone(), harmful("pointer")];
+    assert_eq!(call(&both, Some(seldom.clone())), Call::LikelyHarmful);
+    seldom.add(changed(vec![differing(false)]));
+    seldom.add(changed(vec![differing(false)]));
+    assert_eq!(call(&flag, Some(seldom)), Call::LikelyHarmful);
 }
 
 #[test]

@@ -29,7 +29,7 @@ fn change(a: &str, b: &str, data: &[u64]) -> (Order, Vec<Difference>) {
                 that, differences, ..
             },
             ..
-        } => (that, differences),
+        } => (that, differences.into_iter().map(bare).collect()),
         other => panic!("{other:#?}"),
     }
 }
@@ -50,7 +50,38 @@ fn memory(at: u64, this: &[u8], that: &[u8]) -> Difference {
         address: at,
         this: this.to_vec(),
         that: that.to_vec(),
+        words: [0; 2],
     }
+}
+
+/// Without the bytes around what differs.
+fn bare(difference: Difference) -> Difference {
+    match difference {
+        Difference::Memory {
+            address,
+            this,
+            that,
+            ..
+        } => memory(address, &this, &that),
+        other => other,
+    }
+}
+
+#[test]
+fn the_bytes_around_what_differs_are_told() {
+    let judgement = judge(
+        "mov eax, [data + 4]; mov [data + 12], eax; mfence; ret",
+        "add dword ptr [data + 4], 1; mfence; ret",
+        &[5 << 32 | 3, 7],
+    );
+    let Call::StateChange { differences, .. } = &judgement.call else {
+        panic!("{:?}", judgement.call);
+    };
+    let words = differences.iter().find_map(|difference| match difference {
+        Difference::Memory { words, .. } => Some(*words),
+        _ => None,
+    });
+    assert_eq!(words, Some([5 << 32 | 7, 6 << 32 | 7]));
 }
 
 #[test]

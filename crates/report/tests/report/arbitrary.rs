@@ -241,13 +241,15 @@ fn verdict() -> impl Strategy<Value = Verdict> {
                 hint,
             }
         });
-    let differing =
-        (name(), any::<bool>(), name(), name()).prop_map(|(what, raced, this, that)| Differing {
+    let differing = (name(), any::<[bool; 2]>(), name(), name()).prop_map(
+        |(what, [raced, copy], this, that)| Differing {
             what,
             raced,
+            copy,
             this,
             that,
-        });
+        },
+    );
     let tally = (any::<[u64; 5]>(), vec(differing, 0..3)).prop_map(|(numbers, difference)| {
         let [
             no_state_change,

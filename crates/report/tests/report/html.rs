@@ -27,6 +27,7 @@ pub fn verdict() -> Verdict {
             difference: vec![Differing {
                 what: "device.flags".to_owned(),
                 raced: true,
+                copy: false,
                 this: "0x31".to_owned(),
                 that: "0x11".to_owned(),
             }],

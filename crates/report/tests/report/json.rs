@@ -257,6 +257,7 @@ fn replayed() -> Race {
         difference: vec![Differing {
             what: "A".to_owned(),
             raced: false,
+            copy: false,
             this: "sampled first: goes on".to_owned(),
             that: "caught first: reads unmapped memory".to_owned(),
         }],

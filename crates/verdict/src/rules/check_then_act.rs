@@ -2,8 +2,9 @@
 //! check before either writes.
 //!
 //! Goes by a branch on the value, followed by a store to the same bytes, without a lock in
-//! between. Waiting for one's turn looks alike and is left out. It is wrong where a second
-//! write does no harm.
+//! between. Waiting for one's turn looks alike and is left out, and so is code that holds a lock
+//! while the other side only reads: nothing can come in between. It is wrong where a second write
+//! does no harm.
 
 use super::harmful;
 use crate::subject::{Side, Subject};
@@ -19,7 +20,11 @@ pub fn rule(subject: &Subject<'_>) -> Option<Leaning> {
         side.uses(&Use::Overwritten) && !side.uses(&Use::Wait) && !again
     };
     let sides = subject.sides();
-    let side = sides.iter().find(acts)?;
+    let alone = |side: &&Side<'_>| {
+        let locked = side.usage.is_some_and(|usage| usage.lock.is_some());
+        locked && side.writes() && subject.reader_and_writer().is_some()
+    };
+    let side = sides.iter().find(|side| acts(side) && !alone(side))?;
     harmful(
         NAME,
         vec![format!(

@@ -1,7 +1,8 @@
 //! A pointer that is read while it is written, and then followed.
 //!
 //! Goes by code that uses the value as an address, or by a pointer's type, unless the value is
-//! only compared. What is behind the pointer may not be ready, or no longer there. It is wrong
+//! only compared. A value of which the address takes only bits that the writer leaves alone, such
+//! as a flag that says how long a header is, is none. What is behind the pointer may not be ready, or no longer there. It is wrong
 //! where the objects are never changed after their pointer is published, and the processor
 //! keeps the order of stores, as x86 does.
 
@@ -13,7 +14,7 @@ pub const NAME: &str = "pointer";
 
 pub fn rule(subject: &Subject<'_>) -> Option<Leaning> {
     let sides = subject.sides();
-    let follows = |side: &&Side<'_>| side.uses(&Use::Address);
+    let follows = |side: &&Side<'_>| side.uses(&Use::Address) && !subject.is_apart(side);
     if let Some(side) = sides.iter().find(follows) {
         let fact = format!(
             "{} gets a value that the code then uses as an address",

@@ -1,10 +1,10 @@
 //! Several races of the same two functions on one object: its members change together, and the
 //! other thread can see some of them changed.
 //!
-//! Goes by the names of the variable and of the functions. Counters that stand side by side are
-//! left out. It is wrong about members that do not belong together.
+//! Goes by the names of the variable and of the functions. Counters and gauges that stand side by
+//! side are left out. It is wrong about members that do not belong together.
 
-use super::{harmful, statistics_counter};
+use super::{gauge, harmful, statistics_counter};
 use crate::subject::Subject;
 use redhanded_model::{Leaning, Race};
 
@@ -46,5 +46,5 @@ pub fn rule(subject: &Subject<'_>) -> Option<Leaning> {
 
 fn is_counter(subject: &Subject<'_>, race: &Race) -> bool {
     let subject = Subject::new(race, subject.all, subject.annotations);
-    statistics_counter::rule(&subject).is_some()
+    statistics_counter::rule(&subject).is_some() || gauge::rule(&subject).is_some()
 }

@@ -1,8 +1,8 @@
 //! A number that is only ever counted up and not used for anything that matters.
 //!
 //! Goes by updates that add, on every side that writes; by values that only grow over at least
-//! two instances, but for a few falls: a thread that was held writes back what it had read
-//! before; and by no code of the module that counts the same variable down. A value that
+//! two instances, but for falls that updates explain which were lost: a thread that was held
+//! writes back what it had read before; and by no code of the module that counts the same variable down. A value that
 //! goes anywhere after it was counted (a ticket, an index) speaks against it. A branch on it
 //! makes it less certain, because thresholds are branches too. If only one of two writers has a
 //! barrier near it, that may be a lock that the other forgot, and nothing is decided. It is wrong about a count that is

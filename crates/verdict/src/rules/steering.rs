@@ -1,7 +1,8 @@
 //! A value that decides where memory is accessed, how often, or how much of it.
 //!
 //! Goes by code that uses the value as an index, for the number of a loop's turns, or passes it
-//! to an allocator or to a function that copies. It is wrong where the value is within bounds
+//! to an allocator or to a function that copies, unless only bits of it matter that the writer
+//! leaves alone. It is wrong where the value is within bounds
 //! whichever of the two it is.
 
 use super::harmful;
@@ -26,7 +27,9 @@ const TAKES_SIZES: [&str; 12] = [
 ];
 
 pub fn rule(subject: &Subject<'_>) -> Option<Leaning> {
-    let facts: Vec<String> = subject.sides().iter().filter_map(steers).collect();
+    let sides = subject.sides();
+    let depends = sides.iter().filter(|side| !subject.is_apart(side));
+    let facts: Vec<String> = depends.filter_map(steers).collect();
     if facts.is_empty() {
         return None;
     }

@@ -1,6 +1,6 @@
 //! What registers and stack slots hold at one place of the code.
 
-use super::super::value::{Operation, Value};
+use super::super::value::{Derived, Operation, Value};
 use iced_x86::Register;
 use std::collections::BTreeMap;
 
@@ -13,24 +13,39 @@ pub(super) struct State {
     pub(super) flags: u64,
     /// The bit that the sign flag alone depends on, where a value was compared with zero.
     pub(super) sign: u64,
+    /// Whether the flags come from a comparison with something other than a number next to
+    /// zero.
+    pub(super) far: bool,
     pub(super) lock: Option<String>,
 }
 
 impl State {
     pub(super) fn register(&self, register: Register) -> Value {
         let value = self.registers.get(&(register.full_register() as u32));
-        value
-            .copied()
-            .unwrap_or(Value::UNKNOWN)
-            .cut(register.size())
+        let value = value.copied().unwrap_or(Value::UNKNOWN);
+        let value = match is_second_byte(register) {
+            true => value.compute(Operation::Shift(8), Value::UNKNOWN, None),
+            false => value,
+        };
+        value.cut(register.size())
     }
 
     pub(super) fn set(&mut self, register: Register, value: Value) {
         let full = register.full_register() as u32;
         // A part of a register keeps the rest of it.
-        let value = match (register.size() < 4, self.registers.get(&full)) {
-            (true, Some(old)) if old.derived().is_some() && value.derived().is_none() => {
+        let old = self.registers.get(&full).filter(|_| register.size() < 4);
+        let value = match (old.copied(), value) {
+            (Some(old @ Value::Derived(_)), Value::Any { .. }) => {
                 old.compute(Operation::Other, value, None)
+            }
+            (Some(Value::Derived(old)), Value::Derived(new)) if is_second_byte(register) => {
+                Value::Derived(Derived::from_bits(old.bits | new.bits))
+            }
+            (Some(Value::Derived(old)), Value::Derived(new)) => {
+                Value::Derived(old.with_low(new, register.size()))
+            }
+            (_, Value::Derived(new)) if is_second_byte(register) => {
+                Value::Derived(Derived::from_bits(new.bits))
             }
             _ => value,
         };
@@ -52,6 +67,7 @@ impl State {
     pub(super) fn either(&self, other: &Self) -> Self {
         let mut state = Self {
             flags: self.flags | other.flags,
+            far: self.far && other.far,
             ..Self::default()
         };
         let registers = self.registers.keys().chain(other.registers.keys());
@@ -65,6 +81,32 @@ impl State {
         }
         state
     }
+}
+
+/// Whether the register is the second byte of another one.
+const fn is_second_byte(register: Register) -> bool {
+    matches!(
+        register,
+        Register::AH | Register::BH | Register::CH | Register::DH
+    )
+}
+
+/// Whether a branch, or what else depends on a condition, only asks if the value is above or
+/// below something that is not next to zero.
+pub(super) fn is_threshold(raw: &iced_x86::Instruction, state: &State) -> bool {
+    use iced_x86::ConditionCode;
+    state.far
+        && matches!(
+            raw.condition_code(),
+            ConditionCode::a
+                | ConditionCode::ae
+                | ConditionCode::b
+                | ConditionCode::be
+                | ConditionCode::g
+                | ConditionCode::ge
+                | ConditionCode::l
+                | ConditionCode::le
+        )
 }
 
 /// The bits that a conditional branch looks at.

@@ -2,7 +2,7 @@
 
 use super::super::nearby::is_barrier;
 use super::super::value::{Derived, Operation, Value, low_bits};
-use super::state::State;
+use super::state::{State, is_threshold};
 use super::{Walk, is_stack, place};
 use iced_x86::{FlowControl, Mnemonic, OpAccess, OpKind, Register};
 use redhanded_model::Use;
@@ -57,7 +57,7 @@ impl Walk<'_, '_> {
                 Some(at) if is_stack(at) => {
                     state.slots.insert((at.0 as u32, at.3), value);
                 }
-                _ if value.derived().is_some() => self.uses(Use::Stored),
+                _ if let Some(stored) = value.derived() => self.looks(Use::Stored, stored.bits),
                 _ => {}
             },
             _ => {}
@@ -98,6 +98,7 @@ impl Walk<'_, '_> {
             {
                 self.write(state, &raw, 0, Value::Any { ones: 0 });
                 state.flags = 0;
+                state.far = false;
             }
             Mnemonic::Test => {
                 let tested = first.compute(Operation::And, second, immediate(&raw, 1));
@@ -105,6 +106,7 @@ impl Walk<'_, '_> {
                 let same =
                     raw.op1_kind() == OpKind::Register && raw.op0_register() == raw.op1_register();
                 state.sign = if same { sign(first, &raw) } else { 0 };
+                state.far = false;
             }
             Mnemonic::Bt => {
                 let bit = immediate(&raw, 1).map(|bit| 1i64.wrapping_shl(bit as u32));
@@ -112,6 +114,7 @@ impl Walk<'_, '_> {
                     ones: bit.map_or(u64::MAX, i64::cast_unsigned),
                 };
                 state.flags = first.compute(Operation::And, mask, bit).bits();
+                state.far = false;
             }
             Mnemonic::Cmp => {
                 state.flags = first.bits() | second.bits();
@@ -119,6 +122,7 @@ impl Walk<'_, '_> {
                     Some(0) => sign(first, &raw),
                     _ => 0,
                 };
+                state.far = is_far(first, second, immediate(&raw, 1));
             }
             Mnemonic::Cmova
             | Mnemonic::Cmovae
@@ -137,8 +141,7 @@ impl Walk<'_, '_> {
             | Mnemonic::Cmovp
             | Mnemonic::Cmovs => {
                 if state.flags != 0 {
-                    self.uses(Use::Branch);
-                    self.followed.tested |= state.flags;
+                    self.branches(state.flags, is_threshold(&raw, state));
                 }
                 self.write(state, &raw, 0, first.either(second));
             }
@@ -155,6 +158,7 @@ impl Walk<'_, '_> {
                 let value = first.compute(operation, other, constant);
                 self.write(state, &raw, 0, value);
                 state.flags = value.bits();
+                state.far = false;
             }
             _ => self.other(state, &raw),
         }
@@ -199,6 +203,7 @@ impl Walk<'_, '_> {
             }
             if raw.rflags_modified() != 0 {
                 state.flags = bits;
+                state.far = false;
             }
             if bits != 0 {
                 self.uses(Use::Computed);
@@ -209,7 +214,7 @@ impl Walk<'_, '_> {
                 FlowControl::IndirectCall | FlowControl::IndirectBranch
             )
         {
-            self.uses(Use::Address);
+            self.looks(Use::Address, bits);
         }
     }
 
@@ -218,15 +223,33 @@ impl Walk<'_, '_> {
         if raw.mnemonic() == Mnemonic::Lea || place(raw).is_none() {
             return;
         }
-        let derived = |register: Register| {
-            register != Register::None && state.register(register).derived().is_some()
+        let derived = |register: Register| match register {
+            Register::None => None,
+            register => state.register(register).derived(),
         };
-        if derived(raw.memory_index()) {
-            self.uses(Use::Index);
+        if let Some(index) = derived(raw.memory_index()) {
+            self.looks(Use::Index, index.bits);
         }
-        if derived(raw.memory_base()) {
-            self.uses(Use::Address);
+        if let Some(base) = derived(raw.memory_base()) {
+            self.looks(Use::Address, base.bits);
         }
+    }
+}
+
+/// Whether a comparison is with something other than a number next to zero.
+fn is_far(first: Value, second: Value, constant: Option<i64>) -> bool {
+    let (value, other) = match first {
+        Value::Derived(derived) => (Some(derived), second),
+        Value::Any { .. } => (second.derived(), first),
+    };
+    // What was computed with before may be next to zero all the same.
+    if value.is_some_and(|value| value.step.is_some()) {
+        return false;
+    }
+    match (other, constant) {
+        (_, Some(constant)) => !(-1..=2).contains(&constant),
+        (Value::Any { ones }, None) => ones > 3,
+        (Value::Derived(_), None) => false,
     }
 }
 
