@@ -1,5 +1,6 @@
 // Two processes share a page at different addresses; all accesses to it are atomic.
-//@ full: O2 O0 O2+clang
+// With debug information all accesses are atomic, and none is sampled.
+//@ full: O2+nodebug O0+nodebug O2+clang+nodebug
 //@ focus: put get
 //@ twin-expect: origin=unknown what=* region=shared functions=get
 //@ allow: possibly-atomic

@@ -3,7 +3,7 @@
 //@ build: O0 O2
 //@ full: O2+clang O2+g3 O2+clang+g3 O2+dwarf4
 //@ focus: is_turn_of hand_to guarded_bump
-//@ allow: possibly-atomic in O0 O2 O2+clang O2+dwarf4
+//@ allow: possibly-atomic
 //@ twin-expect: what=balance functions=guarded_bump,guarded_bump
 #include "../lib/crew.h"
 

@@ -1,7 +1,7 @@
 // A gauge of f64 that is kept as the bits of an AtomicU64 behind an Arc. LLVM loads the bits
 // as a number, or folds the load into the addition: no frame at the instruction is atomic.
 //@ build: O2
-//@ full: O0 O2+lines O2+nodebug O2+stripped O3 O2+dwarf4 O2+lto
+//@ full: O0 O2+lines O2+nodebug O2+stripped O2+dwarf4
 //@ allow: possibly-atomic
 //@ focus: look tell
 // LLVM may load the bits before it looks whether they are wanted: then that load shows nothing.

@@ -2,6 +2,8 @@
 // thread without the right to it never reads it in the source. No data race.
 //@ build: O2 O0
 //@ full: O2+clang O3 O1 Os O2+nodebug O2+stripped
+// Clang reads before it looks in the twin as well.
+//@ doubt: *+clang
 //@ focus: pick change
 //@ twin-expect: what=secret functions=pick,change
 #include "../lib/crew.h"

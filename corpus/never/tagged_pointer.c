@@ -1,6 +1,7 @@
 // A stack of free nodes whose head is a pointer with a number against reuse: both are exchanged by one locked
 // instruction of 16 bytes, and read in halves.
-//@ full: O2 O2+clang O0 O2+dwarf4
+// With debug information all accesses are atomic, and none is sampled.
+//@ full: O2+nodebug O2+clang+nodebug O0+nodebug O2+stripped
 //@ flags: -mcx16
 //@ focus: push pop
 //@ twin-expect: what=head functions=push,pop

@@ -2,6 +2,8 @@
 // masks those that the source does not read.
 //@ build: O3
 //@ full: O2 O3+clang O3+dwarf4 O0
+// Clang reads behind masks in the twin as well.
+//@ doubt: *+clang
 //@ focus: sum_mine change
 //@ twin-expect: what=slots functions=sum_mine,change
 //@ allow: possibly-atomic
