@@ -153,7 +153,9 @@ pub fn sort_of(touch: &Touch, modules: &[Arc<Module>]) -> Sorted {
         return none;
     };
     let reads_past = |function: StringFunction| {
-        !touch.kind.writes() && touch.bytes.len >= function.narrowest.max(2)
+        let is_wide = touch.bytes.len >= function.narrowest.max(2);
+        // An element of a masked vector is read together with the others.
+        !touch.kind.writes() && (is_wide || instruction.gather().is_some())
     };
     let frames = naming::frames(&touch.stack, modules);
     let mut evidence = Evidence {
