@@ -30,6 +30,7 @@ reads __strcmp_sse2 rsi
 reads __memchr_sse2 rdi
 reads strspn rdi
 reads memcpy rsi
+reads bcmp rdi
 .type strstr, @function
 .globl strstr
 strstr:
@@ -204,6 +205,25 @@ fn a_comparison_stops_at_the_first_difference() {
     let name = "__strcmp_sse2";
     assert!(counts(&mut program, name, arguments, SECOND + 6));
     assert!(!counts(&mut program, name, arguments, SECOND + 7));
+}
+
+#[test]
+fn a_comparison_of_bytes_stops_at_a_difference_and_at_its_count_only() {
+    let mut program = program();
+    assert!(counts(&mut program, "bcmp", [FIRST, SECOND, 16], FIRST + 6));
+    assert!(!counts(
+        &mut program,
+        "bcmp",
+        [FIRST, SECOND, 16],
+        FIRST + 7
+    ));
+    assert!(!counts(
+        &mut program,
+        "bcmp",
+        [FIRST, FIRST, 12],
+        FIRST + 12
+    ));
+    assert!(counts(&mut program, "bcmp", [FIRST, FIRST, 12], FIRST + 11));
 }
 
 #[test]
