@@ -212,7 +212,7 @@ impl SideEvidence {
         };
         match marking {
             Some(Marking::Unknown {
-                why: Doubt::Wider | Doubt::Speculative,
+                why: Doubt::Wider | Doubt::Conditional | Doubt::Speculative,
             }) => true,
             // LLVM takes the line from a load that it moves ahead of its condition, and which
             // condition a load of floating point is ahead of does not show if it may be that of
