@@ -70,17 +70,22 @@ pub fn add_names(evidence: &mut Evidence, what: &What, declared: Option<(String,
 }
 
 /// Where a loop reads over gaps between the members that it is about: whether the bytes that
-/// meet are such a member.
+/// meet are such a member. Where a read takes in what the source reads on a condition: true if
+/// the bytes are the member that it reads in any case.
 fn names_member(side: &SideEvidence, what: &What) -> Option<bool> {
     let source = side.source()?;
-    let wider = Marking::Unknown { why: Doubt::Wider };
-    if source.marking != wider {
-        return None;
-    }
+    let perhaps = match source.marking {
+        Marking::Unknown { why: Doubt::Wider } => false,
+        Marking::Unknown {
+            why: Doubt::Conditional,
+        } => true,
+        _ => return None,
+    };
     let (_, member) = source.expression.as_ref()?.text.rsplit_once(['.', '>'])?;
     let (_, of_bytes) = what.field.as_ref()?.rsplit_once('.')?;
     let without_index = |name: &str| name.split('[').next().map(|name| name.trim().to_owned());
-    Some(without_index(member)? == without_index(of_bytes)?)
+    let same = without_index(member)? == without_index(of_bytes)?;
+    (same || !perhaps).then_some(same)
 }
 
 /// The bytes from the first to the last that differ.
@@ -309,10 +314,8 @@ fn about_code(
         Some(data) => debug.source_evidence_at(svma, data),
         None => debug.source_evidence(svma),
     };
-    if source.marking == Marking::Plain
-        && access.kind == AccessKind::Read
-        && image.reads_ahead(svma, &source)
-    {
+    let ahead = || source.marking == Marking::Plain && image.reads_ahead(svma, &source);
+    if access.kind == AccessKind::Read && (ahead() || image.reads_for_nothing(svma, &source)) {
         source.marking = Marking::Unknown {
             why: Doubt::Speculative,
         };
