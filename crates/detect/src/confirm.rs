@@ -16,7 +16,7 @@ use redhanded_model::{
     AccessKind, Analysed, Avma, Bytes, Form, Hit, Loss, ModuleId, Region, Registers, SpaceId,
     Suspect, ThreadName, Vectors, WindowRecord,
 };
-use redhanded_target::{Inspect, Module, module_at};
+use redhanded_target::{Holds, Inspect, Mapping, Module, module_at};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
@@ -151,6 +151,19 @@ pub fn is_asked_for(target: &mut dyn Inspect, record: &WindowRecord) -> bool {
     };
     let changed = Bytes::new(record.bytes.start.offset(*first), last + 1 - first);
     over_read::asked_for(target, &sampled_reader(record), changed)
+}
+
+/// Whether the sampled access would fault, as its memory is mapped now. It is then not made before
+/// a handler of the program has let it, and so comes after what was caught: memory that is filled
+/// when it is first used, or copied when it is first written.
+pub fn would_fault(mappings: &[Mapping], record: &WindowRecord) -> bool {
+    let at = record.bytes.start.0;
+    let mapping = mappings.iter().find(|one| one.range.contains(&at));
+    mapping.is_some_and(|mapping| match mapping.holds {
+        Holds::Nothing => true,
+        Holds::Bytes => record.kind.writes() && !mapping.writable,
+        Holds::Stack | Holds::Clock | Holds::Unknown => false,
+    })
 }
 
 /// The held task at its access.
@@ -385,12 +398,12 @@ mod tests {
     use super::*;
     use redhanded_model::{ModuleId, Register, Registers, Svma, TaskId, WindowEnd, WindowId};
 
-    #[test]
-    fn other_code_at_the_place_is_not_what_was_sampled() {
+    /// A window at `mov eax, [rdi]`.
+    fn window(kind: AccessKind) -> WindowRecord {
         let mut registers = Registers::default();
         registers.set(Register::Rdi, 0x1000);
         registers.set(Register::Rsi, 0x2000);
-        let record = WindowRecord {
+        WindowRecord {
             id: WindowId(1),
             space: SpaceId::default(),
             module: ModuleId(0),
@@ -399,14 +412,19 @@ mod tests {
             task: TaskId(1),
             registers,
             bytes: Bytes::new(Avma(0x1000), 4),
-            kind: AccessKind::Read,
+            kind,
             before: vec![0; 4],
             after: vec![0; 4],
             hit: None,
             end: WindowEnd::Elapsed,
             held: std::time::Duration::ZERO,
             losses: Vec::new(),
-        };
+        }
+    }
+
+    #[test]
+    fn other_code_at_the_place_is_not_what_was_sampled() {
+        let record = window(AccessKind::Read);
         let is = |code: &[u8]| is_access_of(code, &record, || None);
         assert!(is(&[0x8b, 0x07]), "mov eax, [rdi]");
         assert!(!is(&[0x8b, 0x06]), "mov eax, [rsi]");
@@ -414,5 +432,25 @@ mod tests {
         assert!(!is(&[0x8a, 0x07]), "mov al, [rdi]");
         assert!(!is(&[0x90]), "nop");
         assert!(!is(&[]), "nothing can be read");
+    }
+
+    #[test]
+    fn what_would_fault_is_not_made_yet() {
+        let faults = |kind, holds, writable, start| {
+            let mapping = Mapping {
+                range: start..start + 0x1000,
+                writable,
+                executable: false,
+                holds,
+            };
+            would_fault(&[mapping], &window(kind))
+        };
+        let (read, write) = (AccessKind::Read, AccessKind::Write);
+        assert!(faults(read, Holds::Nothing, false, 0x1000));
+        assert!(faults(write, Holds::Bytes, false, 0x1000));
+        assert!(!faults(read, Holds::Bytes, false, 0x1000));
+        assert!(!faults(write, Holds::Bytes, true, 0x1000));
+        assert!(!faults(write, Holds::Nothing, false, 0x2000), "elsewhere");
+        assert!(!would_fault(&[], &window(write)), "nothing is known");
     }
 }

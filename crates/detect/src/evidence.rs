@@ -70,17 +70,22 @@ pub fn add_names(evidence: &mut Evidence, what: &What, declared: Option<(String,
 }
 
 /// Where a loop reads over gaps between the members that it is about: whether the bytes that
-/// meet are such a member.
+/// meet are such a member. Where a read takes in what the source reads on a condition: true if
+/// the bytes are the member that it reads in any case.
 fn names_member(side: &SideEvidence, what: &What) -> Option<bool> {
     let source = side.source()?;
-    let wider = Marking::Unknown { why: Doubt::Wider };
-    if source.marking != wider {
-        return None;
-    }
+    let perhaps = match source.marking {
+        Marking::Unknown { why: Doubt::Wider } => false,
+        Marking::Unknown {
+            why: Doubt::Conditional,
+        } => true,
+        _ => return None,
+    };
     let (_, member) = source.expression.as_ref()?.text.rsplit_once(['.', '>'])?;
     let (_, of_bytes) = what.field.as_ref()?.rsplit_once('.')?;
     let without_index = |name: &str| name.split('[').next().map(|name| name.trim().to_owned());
-    Some(without_index(member)? == without_index(of_bytes)?)
+    let same = without_index(member)? == without_index(of_bytes)?;
+    (same || !perhaps).then_some(same)
 }
 
 /// The bytes from the first to the last that differ.
@@ -153,7 +158,9 @@ pub fn sort_of(touch: &Touch, modules: &[Arc<Module>]) -> Sorted {
         return none;
     };
     let reads_past = |function: StringFunction| {
-        !touch.kind.writes() && touch.bytes.len >= function.narrowest.max(2)
+        let is_wide = touch.bytes.len >= function.narrowest.max(2);
+        // An element of a masked vector is read together with the others.
+        !touch.kind.writes() && (is_wide || instruction.gather().is_some())
     };
     let frames = naming::frames(&touch.stack, modules);
     let mut evidence = Evidence {
@@ -308,14 +315,14 @@ fn about_code(
         None => debug.source_evidence(svma),
     };
     // Which of several statements a load belongs to is not known, and so not its condition either.
-    let ahead = match &source.marking {
+    let ahead = || match &source.marking {
         Marking::Plain => image.reads_ahead(svma, &source),
         Marking::Unknown {
             why: Doubt::Folded | Doubt::Ambiguous,
         } => image.precedes_choice(svma),
         _ => false,
     };
-    if ahead && access.kind == AccessKind::Read {
+    if access.kind == AccessKind::Read && (ahead() || image.reads_for_nothing(svma, &source)) {
         source.marking = Marking::Unknown {
             why: Doubt::Speculative,
         };

@@ -28,13 +28,14 @@ pub struct Reader<'a> {
 /// read of a string function.
 pub fn asked_for(target: &mut dyn Inspect, reader: &Reader<'_>, conflict: Bytes) -> bool {
     let (kind, bytes) = reader.access;
-    if kind.writes() || bytes.len < 2 {
+    if kind.writes() {
         return true;
     }
-    let Some(function) = string_function(target, reader) else {
+    let Some((function, is_element)) = string_function(target, reader) else {
         return true;
     };
-    if bytes.len < function.narrowest {
+    // An element of a masked vector was read together with the others, however narrow it is.
+    if !is_element && bytes.len < function.narrowest.max(2) {
         return true;
     }
     let Some(conflict) = bytes.intersection(conflict) else {
@@ -46,12 +47,19 @@ pub fn asked_for(target: &mut dyn Inspect, reader: &Reader<'_>, conflict: Bytes)
         .any(|text| reads(target, reader, &function, *text, conflict) == Some(true))
 }
 
-fn string_function(target: &mut dyn Inspect, reader: &Reader<'_>) -> Option<StringFunction> {
+/// The string function that makes the read, and whether it reads element by element.
+fn string_function(
+    target: &mut dyn Inspect,
+    reader: &Reader<'_>,
+) -> Option<(StringFunction, bool)> {
     let mut modules = target.modules().to_vec();
     modules.retain(|module| module.space == reader.space);
     let module = module_at(&modules, reader.pc)?;
     let image = module.image.as_ref()?;
-    image.string_function(module.svma(reader.pc), reader.ran)
+    let svma = module.svma(reader.pc);
+    let function = image.string_function(svma, reader.ran)?;
+    let instruction = image.instruction_at(svma)?;
+    Some((function, instruction.gather().is_some()))
 }
 
 /// Whether a byte of `conflict` is one that is looked at in this string; `None` if that

@@ -1,7 +1,7 @@
 //! The sampling loop: arm sites, wait, confirm what happens, hand it to a sink.
 
 use crate::around;
-use crate::confirm::{Collision, code_at, confirm, is_access_of, is_asked_for};
+use crate::confirm::{Collision, code_at, confirm, is_access_of, is_asked_for, would_fault};
 use crate::crash::{Recent, bare};
 use crate::exposure::Exposed;
 use crate::sampler::TICK;
@@ -10,8 +10,8 @@ use crate::suspects::suspects;
 use crate::{Budget, Hunt, Random, Sampler, Start};
 use redhanded_image::Selected;
 use redhanded_model::{
-    Avma, Counts, Crash, Delays, Hit, Loss, ModuleId, Registers, SiteCounts, SpaceId, Strategy,
-    Svma, TaskId, WindowPlan, WindowRecord,
+    Avma, Counts, Crash, Delays, Hit, Loss, ModuleId, Region, Registers, SiteCounts, SpaceId,
+    Strategy, Svma, TaskId, WindowPlan, WindowRecord,
 };
 use redhanded_target::{
     Arm, Capacity, Ending, Event, Hint, Module, Target, TargetError, module_at,
@@ -420,12 +420,18 @@ impl SamplingLoop<'_> {
     /// the sampled one if nobody was caught.
     fn collided(&mut self, record: WindowRecord, sink: &mut dyn Sink) -> Standing {
         let sampled_code = code_at(self.target.inspect(), record.space, record.pc);
+        let inspect = self.target.inspect();
+        let region = inspect.region(record.space, record.bytes.start);
+        // The rest of memory is always as its module or its allocator asked for it.
+        let is_mapped = matches!(region, Region::Mapping { .. });
         let loss = if !is_access_of(&sampled_code, &record, || {
             self.target.inspect().vectors(record.task)
         }) {
             Some(Loss::TextChanged)
         } else if record.hit.is_none() && !is_asked_for(self.target.inspect(), &record) {
             Some(Loss::OverRead)
+        } else if is_mapped && would_fault(&self.target.inspect().mappings(record.space), &record) {
+            Some(Loss::UnreadableOperand)
         } else {
             None
         };
@@ -452,7 +458,6 @@ impl SamplingLoop<'_> {
         };
         let modules = self.modules_in(record.space);
         let inspect = self.target.inspect();
-        let region = inspect.region(record.space, record.bytes.start);
         let caught = other.as_ref().map(|(confirmed, ..)| confirmed);
         let caught = caught.zip(record.hit.as_ref().map(|hit| hit.task));
         let around = self

@@ -4,7 +4,7 @@ use redhanded_detect::confirm;
 use redhanded_image::Image;
 use redhanded_model::{
     AccessKind, Avma, Bytes, Hit, Loss, ModuleId, Region, Register, Registers, SpaceId, Svma,
-    TaskId, ThreadName, WindowEnd, WindowId, WindowRecord,
+    TaskId, ThreadName, Vectors, WindowEnd, WindowId, WindowRecord,
 };
 use redhanded_target::{Inspect, Module};
 use std::process::Command;
@@ -30,6 +30,19 @@ reads __strcmp_sse2 rsi
 reads __memchr_sse2 rdi
 reads strspn rdi
 reads memcpy rsi
+reads bcmp rdi
+.type strstr, @function
+.globl strstr
+strstr:
+    vmovdqu8 xmm1 {k1}{z}, [rdi]
+    ret
+.size strstr, .-strstr
+.type masked, @function
+.globl masked
+masked:
+    vmovdqu8 xmm1 {k1}{z}, [rdi]
+    ret
+.size masked, .-masked
 .type aligned, @function
 strnlen:
     .type strnlen, @function
@@ -84,6 +97,11 @@ impl Inspect for Stopped {
     fn thread_name(&mut self, _task: TaskId) -> ThreadName {
         ThreadName::default()
     }
+    fn vectors(&mut self, _task: TaskId) -> Option<Box<Vectors>> {
+        let mut vectors = Vectors::default();
+        vectors.masks[1] = u64::MAX;
+        Some(Box::new(vectors))
+    }
 }
 
 fn program() -> Stopped {
@@ -117,7 +135,7 @@ fn counts(program: &mut Stopped, function: &str, arguments: [u64; 3], at: u64) -
     let mut pc = function.unwrap().start;
     let read = loop {
         let instruction = image.instruction_at(pc).unwrap();
-        if !instruction.accesses().is_empty() {
+        if !instruction.accesses().is_empty() || instruction.gather().is_some() {
             break instruction;
         }
         pc = Svma(instruction.next());
@@ -190,6 +208,25 @@ fn a_comparison_stops_at_the_first_difference() {
 }
 
 #[test]
+fn a_comparison_of_bytes_stops_at_a_difference_and_at_its_count_only() {
+    let mut program = program();
+    assert!(counts(&mut program, "bcmp", [FIRST, SECOND, 16], FIRST + 6));
+    assert!(!counts(
+        &mut program,
+        "bcmp",
+        [FIRST, SECOND, 16],
+        FIRST + 7
+    ));
+    assert!(!counts(
+        &mut program,
+        "bcmp",
+        [FIRST, FIRST, 12],
+        FIRST + 12
+    ));
+    assert!(counts(&mut program, "bcmp", [FIRST, FIRST, 12], FIRST + 11));
+}
+
+#[test]
 fn a_search_stops_at_its_byte_and_at_its_count() {
     let mut program = program();
     let name = "__memchr_sse2";
@@ -210,6 +247,14 @@ fn a_copy_reads_what_it_was_asked_for() {
         [SECOND, FIRST, 16],
         FIRST + 15
     ));
+}
+
+#[test]
+fn an_element_of_a_masked_vector_is_read_with_the_others() {
+    let mut program = program();
+    let arguments = [FIRST, SECOND, 0];
+    assert!(!counts(&mut program, "strstr", arguments, FIRST + 9));
+    assert!(counts(&mut program, "masked", arguments, FIRST + 9));
 }
 
 #[test]

@@ -10,6 +10,7 @@ mod ahead;
 mod budget;
 mod code;
 mod debug;
+mod dropped;
 mod elf;
 mod file_bytes;
 mod form;

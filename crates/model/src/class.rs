@@ -212,7 +212,7 @@ impl SideEvidence {
         };
         match marking {
             Some(Marking::Unknown {
-                why: Doubt::Wider | Doubt::Speculative,
+                why: Doubt::Wider | Doubt::Conditional | Doubt::Speculative,
             }) => true,
             // LLVM takes the line from a load that it moves ahead of its condition. One whose result
             // is stored back is in the source if its store is.

@@ -94,6 +94,8 @@ pub enum Doubt {
     /// The access is wider than the expression, and which of its bytes the expression means
     /// is not known.
     Wider,
+    /// The access takes in what the source reads beside the expression on a condition only.
+    Conditional,
     /// The instruction reads whether or not the source does, as a conditional move.
     Speculative,
     /// The instruction reads a floating-point number, and the compiler may have folded an atomic

@@ -104,6 +104,9 @@ fn doubt(why: &Doubt) -> String {
         Doubt::NoExpression => "no expression fits the instruction".to_owned(),
         Doubt::UnknownType => "the type is not known".to_owned(),
         Doubt::Wider => "the access is wider than the expression".to_owned(),
+        Doubt::Conditional => {
+            "the access takes in what the source reads on a condition only".to_owned()
+        }
         Doubt::Speculative => "the instruction reads whether or not the source does".to_owned(),
         Doubt::Folded => {
             "the compiler may have folded an atomic load into this instruction".to_owned()

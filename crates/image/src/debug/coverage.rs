@@ -9,6 +9,7 @@ use super::text::regions::{Function, SourceFile};
 use super::words::Bulk;
 use crate::Access;
 use redhanded_model::Covered;
+use std::ops::Range;
 
 impl Text<'_, '_> {
     /// Which of the accessed bytes the expression covers.
@@ -52,17 +53,8 @@ impl Text<'_, '_> {
             return Some(whole);
         }
         // Others that the same function reads beside it are read together with it.
-        let all: Vec<usize> = (0..function.regions.len()).collect();
-        let mut parts: Vec<std::ops::Range<u64>> = self
-            .candidates(file, function, &all)
-            .iter()
-            .filter(|candidate| {
-                candidate.reads == chosen.reads || candidate.writes == chosen.writes
-            })
-            .filter_map(|candidate| candidate.place.as_ref())
-            .filter(|other| other.base == place.base && holder(other) == holder(place))
-            .filter_map(|other| self.bytes(other, access, fixed))
-            .collect();
+        let beside = self.beside(file, function, access, fixed, chosen, place);
+        let mut parts: Vec<Range<u64>> = beside.into_iter().map(|(_, part)| part).collect();
         parts.push(own.clone());
         parts.sort_by_key(|part| part.start);
         let mut joined = parts.first()?.clone();
@@ -79,13 +71,69 @@ impl Text<'_, '_> {
         })
     }
 
-    /// The bytes of an object among those of the access.
-    fn bytes(
+    /// What else the function accesses of the object in `place`, each with its bytes.
+    fn beside(
         &self,
-        place: &Place,
+        file: &SourceFile,
+        function: &Function,
         access: Access,
         fixed: Option<&Fixed>,
-    ) -> Option<std::ops::Range<u64>> {
+        chosen: &Candidate,
+        place: &Place,
+    ) -> Vec<(Candidate, Range<u64>)> {
+        let all: Vec<usize> = (0..function.regions.len()).collect();
+        let candidates = self.candidates(file, function, &all).into_iter();
+        candidates
+            .filter(|candidate| {
+                candidate.reads == chosen.reads || candidate.writes == chosen.writes
+            })
+            .filter_map(|candidate| {
+                let other = candidate.place.as_ref()?;
+                let same = other.base == place.base && holder(other) == holder(place);
+                let bytes = self.bytes(other, access, fixed).filter(|_| same)?;
+                Some((candidate, bytes))
+            })
+            .collect()
+    }
+
+    /// Whether a read takes in what the source reads beside the expression on a condition only:
+    /// compilers merge compares of members that lie together.
+    pub(super) fn joins_conditional(
+        &self,
+        file: &SourceFile,
+        function: &Function,
+        access: Access,
+        fixed: Option<&Fixed>,
+        chosen: &Candidate,
+    ) -> bool {
+        let Some(place) = chosen.place.as_ref().filter(|_| !access.kind.writes()) else {
+            return false;
+        };
+        let Some(own) = self.bytes(place, access, fixed) else {
+            return false;
+        };
+        let conditions = |at: (u32, u32)| file.conditions(at.0, Some(at.1).filter(|c| *c != 0));
+        let around = conditions(chosen.at);
+        let is_conditional = |other: &Candidate| {
+            // All that a macro makes has the same place, whatever conditions are in it.
+            other.at == chosen.at
+                || conditions(other.at)
+                    .iter()
+                    .any(|one| !one.entered && !around.contains(one))
+        };
+        let beside = self.beside(file, function, access, fixed, chosen, place);
+        let outside = |part: &Range<u64>| part.start < own.start || own.end < part.end;
+        let (perhaps, always): (Vec<_>, Vec<_>) = beside
+            .into_iter()
+            .filter(|(_, part)| outside(part))
+            .partition(|(other, _)| is_conditional(other));
+        perhaps
+            .iter()
+            .any(|(_, part)| !always.iter().any(|(_, other)| other == part))
+    }
+
+    /// The bytes of an object among those of the access.
+    fn bytes(&self, place: &Place, access: Access, fixed: Option<&Fixed>) -> Option<Range<u64>> {
         let width = u64::from(access.size);
         let (start, end) = match &place.bits {
             Some(bits) => (bits.start / 8, bits.end.div_ceil(8)),

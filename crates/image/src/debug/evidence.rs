@@ -274,7 +274,7 @@ fn is_outlined_name(name: &str) -> bool {
 }
 
 /// Link-time optimisation puts code and declarations into different units.
-fn declaring_unit(program: &Program<'_>, unit: u32, place: &SourcePosition) -> u32 {
+pub(super) fn declaring_unit(program: &Program<'_>, unit: u32, place: &SourcePosition) -> u32 {
     let function = place.function.map(|offset| Die::new(unit, offset));
     function
         .and_then(|function| program.declaring_unit(function))
@@ -324,6 +324,11 @@ impl Text<'_, '_> {
             position: self.place.column.map(|column| (self.place.line, column)),
             folds: self.folds,
         };
+        if !self.program.is_by_gcc(self.unit)
+            && self.is_of_call(access, &self.candidates(&file, &function, &at))
+        {
+            return Err(Doubt::Speculative);
+        }
         // Compilers move accesses out of loops and give them the line of something else.
         for level in [&at, &on_line, &all] {
             let candidates = self.candidates(&file, &function, level);
@@ -355,6 +360,25 @@ impl Text<'_, '_> {
             return Ok(marked(Marking::Plain));
         }
         Err(Doubt::NoExpression)
+    }
+
+    /// Whether a read has the place of a call. LLVM reads for a function what it is given a pointer
+    /// to, before the call and whether or not the function reads it. Only the read of an object's
+    /// table of functions is the call's own.
+    fn is_of_call(&self, access: Access, candidates: &[Candidate]) -> bool {
+        let operand = &access.operand;
+        let table = access.size == 8 && operand.displacement == 0 && operand.base.is_some();
+        let at = self.place.column.map(|column| (self.place.line, column));
+        let calls = |candidate: &Candidate| {
+            candidate.verdict == Verdict::Unknown(Doubt::Folded) && Some(candidate.at) == at
+        };
+        let reads = |candidate: &Candidate| {
+            candidate.place.is_some() && at.is_some_and(|at| candidate.own.contains(&at))
+        };
+        access.kind == AccessKind::Read
+            && !table
+            && candidates.iter().any(calls)
+            && !candidates.iter().any(reads)
     }
 
     /// The code of a library hides no atomics behind macros, and its types are often those of
@@ -655,6 +679,11 @@ impl Text<'_, '_> {
                     && (gaps || place.bit_field.is_some() || searches_words(access, chosen)) =>
             {
                 Marking::Unknown { why: Doubt::Wider }
+            }
+            Verdict::Plain if self.joins_conditional(file, function, access, fixed, chosen) => {
+                Marking::Unknown {
+                    why: Doubt::Conditional,
+                }
             }
             Verdict::Plain => Marking::Plain,
             Verdict::Unknown(doubt) => return Err(doubt),

@@ -14,6 +14,7 @@ mod files;
 mod folded;
 mod linux;
 mod locate;
+mod named_object;
 mod names;
 mod openmp;
 mod origin;
@@ -247,6 +248,12 @@ impl DebugInfo {
     /// function that contains it, and in those that it was inlined into.
     pub(crate) fn conditions(&self, svma: Svma, source: &SourceEvidence) -> Vec<PlacedCondition> {
         self.inner.conditions(svma, source, &self.frames(svma))
+    }
+
+    /// Whether the source at the expression names the very object that the instruction at `svma`
+    /// accesses, and no macro around it may hide a condition.
+    pub(crate) fn names_object(&self, svma: Svma, source: &SourceEvidence) -> bool {
+        self.inner.names_object(svma, source)
     }
 
     /// The contents of a section of the separate debug file.

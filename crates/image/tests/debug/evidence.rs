@@ -356,6 +356,68 @@ fn compilers_access_wider_than_the_source() {
     }
 }
 
+/// A read of two members of which the source reads one on a condition.
+#[test]
+fn what_is_read_on_a_condition_may_not_be_in_the_source() {
+    let built = build_with("gcc", &["conditional.c"], &["-g", "-O2"]);
+    let (mut parted, mut whole) = (0, 0);
+    for (function, text, evidence) in told(&built) {
+        let about = format!("{function}: {text} is {evidence:?}");
+        let both = text.contains("dword");
+        if both && function.starts_with("parted") {
+            let why = Doubt::Conditional;
+            assert_eq!(evidence.marking, Marking::Unknown { why }, "{about}");
+            parted += 1;
+        } else if function.starts_with("whole") {
+            assert_eq!(evidence.marking, Marking::Plain, "{about}");
+            whole += usize::from(both);
+        }
+    }
+    assert!(parted >= 2 && whole == 1, "{parted} and {whole}");
+}
+
+/// Loads that are made whether or not the source makes them, where the text does not show it.
+#[test]
+fn a_load_that_may_be_dropped_may_not_be_in_the_source() {
+    for (compiler, level) in [("gcc", "-Os"), ("gcc", "-O2"), ("clang", "-O2")] {
+        let built = build_with(compiler, &["conditional.c"], &["-g", level]);
+        let image = built.image();
+        let data = std::fs::read(&built.program).unwrap();
+        let object = object::File::parse(&*data).unwrap();
+        let mut found = 0;
+        let is_code = |symbol: &object::Symbol<'_, '_>| {
+            symbol.is_definition() && symbol.kind() == object::SymbolKind::Text && symbol.size() > 0
+        };
+        for symbol in object.symbols().filter(is_code) {
+            let name = symbol.name().unwrap();
+            for (at, text) in accesses(&image, symbol.address(), symbol.size()) {
+                let source = image.debug().source_evidence(Svma(at));
+                let nothing = image.reads_for_nothing(Svma(at), &source);
+                let about = format!("{compiler} {level} {name}: {text} is {source:?}");
+                assert!(!name.starts_with("made") || !nothing, "{about}");
+                found += usize::from(name.starts_with("nothing") && nothing);
+            }
+        }
+        assert!(found > 0, "{compiler} {level}");
+    }
+}
+
+/// A read at the place of a call is not that of an argument.
+#[test]
+fn what_is_read_for_a_function_may_not_be_in_the_source() {
+    let built = build_with("clang", &["promoted.c"], &["-g", "-O2", "-flto"]);
+    let mut promoted = 0;
+    for (function, text, evidence) in told(&built) {
+        if function == "promoted" && text.contains("[0x") {
+            let why = Doubt::Speculative;
+            let about = format!("{text} is {evidence:?}");
+            assert_eq!(evidence.marking, Marking::Unknown { why }, "{about}");
+            promoted += 1;
+        }
+    }
+    assert!(promoted >= 2, "{promoted}");
+}
+
 /// The line of a folded load names something else, which is plain.
 #[test]
 fn a_folded_load_is_not_called_plain() {

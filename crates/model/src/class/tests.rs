@@ -398,7 +398,7 @@ fn a_declaration_speaks_for_accesses_of_unknown_source() {
 
 #[test]
 fn perhaps_not_in_source() {
-    for why in [Doubt::Speculative, Doubt::Wider] {
+    for why in [Doubt::Speculative, Doubt::Wider, Doubt::Conditional] {
         let read = with(
             form(plain(Read), Form::Wide),
             source(Marking::Unknown { why }),
