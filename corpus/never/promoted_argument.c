@@ -4,7 +4,7 @@
 //@ full: O0 O2 O2+lto O2+clang O3+clang+lto
 //@ focus: ask set_data
 //@ allow: possibly-atomic
-//@ twin-expect: what=table.data functions=~ask,set_data class=*
+//@ twin-expect: what=table functions=~ask,set_data class=*
 #include "../lib/crew.h"
 
 struct entry {

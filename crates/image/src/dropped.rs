@@ -88,7 +88,8 @@ fn may_drop(code: &[iced_x86::Instruction], load: u64) -> bool {
         return false;
     };
     let (_, loaded) = uses(factory.info(raw));
-    if loaded == 0 || raw.flow_control() != FlowControl::Next {
+    // What a string instruction reads goes into memory, or is compared.
+    if loaded == 0 || raw.is_string_instruction() || raw.flow_control() != FlowControl::Next {
         return false;
     }
     let mut seen = HashSet::new();
@@ -213,6 +214,7 @@ mod tests {
     fn what_is_used_on_every_path_is_not_dropped() {
         for (hex, about) in [
             ("8b 07 c3", "mov eax, [rdi]; ret"),
+            ("f3 a4 31 c0 c3", "rep movsb; xor eax, eax; ret"),
             ("8b 07 83 c0 01 c3", "mov eax, [rdi]; add eax, 1; ret"),
             (
                 "8b 07 83 f8 03 0f 94 c0 c3",

@@ -10,7 +10,7 @@ use super::text::macros::Macros;
 use super::text::regions::{Region, SourceFile};
 use super::types::Spelling;
 use crate::Instruction;
-use redhanded_model::{Expression, SourceEvidence, Svma};
+use redhanded_model::{Expression, Register, SourceEvidence, Svma};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -43,13 +43,18 @@ impl Inner {
     /// Whether nothing chooses the object: a pointer or a reference may have been chosen among
     /// the addresses of several.
     fn is_way_fixed(self: &Arc<Self>, svma: Svma, expression: &Expression) -> bool {
-        let constant = self
+        let instruction = self
             .code_at(svma)
-            .and_then(|code| Instruction::decode(code, svma.0))
-            .and_then(|instruction| {
-                let mut accesses = instruction.accesses().iter();
-                accesses.find_map(|access| access.operand.constant())
-            });
+            .and_then(|code| Instruction::decode(code, svma.0));
+        let operands = || {
+            let accesses = instruction.iter().flat_map(|one| one.accesses());
+            accesses.map(|access| access.operand)
+        };
+        // In the function's own frame.
+        if operands().any(|operand| operand.base == Some(Register::Rsp)) {
+            return true;
+        }
+        let constant = operands().find_map(|operand| operand.constant());
         let mut words = expression.text.split(|c: char| !is_word(c));
         let first = words.find(|word| !word.is_empty()).unwrap_or_default();
         match constant {
