@@ -442,6 +442,25 @@ fn a_folded_load_is_not_called_plain() {
     }
 }
 
+/// The part at the fixed address of an instruction is the one that it accesses.
+#[test]
+fn parts_of_a_variable_are_told_apart() {
+    for level in ["-O1", "-O2"] {
+        let built = build_with("clang", &["compares.c"], &["-g", level]);
+        let mut seen = 0;
+        for (function, text, evidence) in told(&built) {
+            let about = format!("{level}: {function}: {text} is {evidence:?}");
+            let expression = evidence.expression.map(|found| found.text);
+            if function == "is_ready" && expression.is_some() {
+                let part = if seen == 0 { "present" } else { "ready" };
+                assert_eq!(expression, Some(format!("device.{part}")), "{about}");
+                seen += 1;
+            }
+        }
+        assert!((1..=2).contains(&seen), "{level}: {seen}");
+    }
+}
+
 /// Only a load with a choice behind it can be ahead of a condition.
 #[test]
 fn choices_behind_a_load() {
