@@ -134,6 +134,9 @@ pub fn examine(
     for process in recording.processes() {
         if process.threads().len() > 1 {
             examination.process(process);
+        } else {
+            // Nothing can race in it.
+            examination.count(process);
         }
     }
     let (races, set_aside) = examination.folder.into_races();
@@ -200,6 +203,16 @@ impl Examination<'_> {
         if !self.unseen.contains(&unseen) {
             self.unseen.push(unseen);
         }
+    }
+
+    /// Counts what is recorded of a process that is not analysed.
+    fn count(&mut self, process: &Process) {
+        for step in steps(self.recording, process, &Damage::default()) {
+            self.recorded.entries += 1;
+            self.recorded.sequencers += u64::from(step.item.number.is_some());
+        }
+        self.recorded.processes += 1;
+        self.recorded.threads += process.threads().len() as u64;
     }
 
     fn process(&mut self, process: &Process) {

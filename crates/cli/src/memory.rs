@@ -103,9 +103,10 @@ pub fn suppress(suppressions: &Suppressions, report: &mut Report) -> Vec<String>
             entry.words
         )),
         Used::Expired(matched) => Some(format!(
-            "suppression of {} expired on {}; it would have matched {matched} races",
+            "suppression of {} expired on {}; it would have matched {matched} {}",
             entry.words,
             entry.until.map_or_else(String::new, |day| day.to_string()),
+            if matched == 1 { "race" } else { "races" },
         )),
     });
     told.collect()

@@ -104,6 +104,12 @@ impl Project {
             let why = why.lines().last().unwrap_or_default().to_owned();
             Failure::Usage(format!("{} cannot be used: {why}", path.display()))
         })?;
+        // On the command line it is a percentage.
+        if let Some(share) = project.min_coverage.filter(|it| !(0.0..=1.0).contains(it)) {
+            return Err(Failure::Usage(format!(
+                "{NAME} cannot be used: min-coverage is {share}, and may be from 0 to 1"
+            )));
+        }
         for named in [
             &mut project.store,
             &mut project.baseline,

@@ -133,7 +133,8 @@ fn import(path: &Path) -> Result<ExitCode, Failure> {
     screen::print(screen::cleaned(&ours).as_bytes())?;
     if others > 0 {
         screen::say(&format!(
-            "redhanded: {others} lines are not about races and were left out"
+            "redhanded: {others} {} not about races and left out",
+            if others == 1 { "line is" } else { "lines are" }
         ));
     }
     Ok(ExitCode::SUCCESS)

@@ -155,10 +155,11 @@ pub fn runs(path: Option<&PathBuf>) -> Result<String, Failure> {
             |told| format!("{} samples", told.samples),
         );
         text.push_str(&format!(
-            "{:>4}  {}  {:>4} races  {samples}  {}\n",
+            "{:>4}  {}  {:>4} {:<5}  {samples}  {}\n",
             run.id.0,
             run.started.day(),
             run.races,
+            if run.races == 1 { "race" } else { "races" },
             run.program.join(" ")
         ));
     }

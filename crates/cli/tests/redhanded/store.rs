@@ -278,6 +278,9 @@ fn settings_hold_where_the_command_line_says_nothing() {
     assert_eq!(other.status, 125, "{other:#?}");
     assert!(other.says("matches --function 'nobody'"), "{other:#?}");
     assert_eq!(observe(&place, 1, "--fail-on any").status, 66);
+    place.file("redhanded.toml", b"min-coverage = 5\n", 0o644);
+    let share = place.run("run -- ./ledger".split(' '));
+    share.refused(125, "min-coverage is 5, and may be from 0 to 1");
     place.file("redhanded.toml", b"fail-on = \"old\"\n", 0o644);
     let wrong = place.run("run -- ./ledger".split(' '));
     wrong.refused(
