@@ -1,7 +1,7 @@
 // A counter that may lose counts, and is allowed to: an atomic load and an atomic store, in a macro that no
 // file has. That two such updates meet shows nothing.
 //@ build: O2 O2+clang
-//@ full: O0 O2+nodebug
+//@ full: O0
 //@ flags: -DADD(x,n)=__atomic_store_n(&x,__atomic_load_n(&x,__ATOMIC_RELAXED)+(n),__ATOMIC_RELAXED)
 //@ allow: possibly-atomic
 //@ focus: count

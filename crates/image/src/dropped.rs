@@ -166,6 +166,13 @@ fn fate(raw: &iced_x86::Instruction, info: &InstructionInfo, held: Registers) ->
             _ => Fate::Used,
         };
     }
+    let is_conditional_move = raw.condition_code() != ConditionCode::None
+        && raw.flow_control() == FlowControl::Next
+        && raw.op_count() == 2;
+    // One of 64 bits does not read what it may replace.
+    if is_conditional_move && held & written != 0 {
+        return Fate::Chosen;
+    }
     if held & read == 0 {
         // A part of a register that is written leaves the rest.
         let replaced = info
@@ -186,9 +193,6 @@ fn fate(raw: &iced_x86::Instruction, info: &InstructionInfo, held: Registers) ->
     if held & address != 0 || stores || written == 0 {
         return Fate::Used;
     }
-    let is_conditional_move = raw.condition_code() != ConditionCode::None
-        && raw.flow_control() == FlowControl::Next
-        && raw.op_count() == 2;
     if is_conditional_move {
         return Fate::Chosen;
     }
@@ -247,6 +251,10 @@ mod tests {
                 "mov; test; je; mov eax, [rdx]; ret",
             ),
             ("8b 07 39 f1 0f 4f 02 c3", "mov; cmp; cmovg eax, [rdx]; ret"),
+            (
+                "48 8b 07 48 0f 45 02 48 83 c0 01 c3",
+                "mov; cmovne rax, [rdx]; add rax, 1; ret",
+            ),
             (
                 "48 8b 0f 48 83 c1 01 85 f6 b8 01 00 00 00 48 0f 44 c1 c3",
                 "mov rcx, [rdi]; add rcx, 1; test; mov eax, 1; cmove rax, rcx; ret",
