@@ -163,10 +163,22 @@ fn gauge() -> Race {
 fn a_gauge_under_a_lock_is_benign() {
     check(&gauge(), Call::LikelyBenign, "gauge");
     let mut shown = gauge();
-    shown.usage[0].uses = vec![Use::Passed(Some("printf".to_owned()))];
-    check(&shown, Call::LikelyBenign, "gauge");
+    for name in ["printf", "__printf_chk"] {
+        shown.usage[0].uses = vec![Use::Passed(Some(name.to_owned()))];
+        check(&shown, Call::LikelyBenign, "gauge");
+    }
     // Each of these leaves it open.
-    let changes: [fn(&mut Race); 6] = [
+    let changes: [fn(&mut Race); 8] = [
+        |race| {
+            race.usage[0]
+                .uses
+                .push(Use::Passed(Some("login_allowed".to_owned())))
+        },
+        |race| {
+            race.usage[0]
+                .uses
+                .push(Use::Passed(Some("fingerprint_insert".to_owned())))
+        },
         |race| {
             race.usage[0]
                 .uses

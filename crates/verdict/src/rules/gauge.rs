@@ -15,6 +15,11 @@ use redhanded_model::{GAUGE, Leaning, Leans, Step, Use};
 
 pub const NAME: &str = GAUGE;
 
+/// Functions of the C library that format what they are given, and do nothing else with it.
+const PRINTING: [&str; 7] = [
+    "printf", "fprintf", "dprintf", "sprintf", "snprintf", "asprintf", "syslog",
+];
+
 pub fn rule(subject: &Subject<'_>) -> Option<Leaning> {
     let (reader, writer) = subject.reader_and_writer()?;
     let steps = subject.steps();
@@ -71,7 +76,11 @@ pub fn only_looks(reader: &Side<'_>) -> bool {
 
 /// Whether a reader passes the value to a function that may do more than print it.
 fn passes(reader: &Side<'_>) -> bool {
-    let prints = |name: &str| name.contains("print") || name.contains("log");
+    // A part of a name is not enough: `login` and `fingerprint` do not print.
+    let prints = |name: &str| {
+        let name = name.trim_end_matches("_chk").trim_start_matches('_');
+        PRINTING.contains(&name)
+    };
     let other = |used: &Use| match used {
         Use::Passed(name) => !name.as_deref().is_some_and(prints),
         _ => false,

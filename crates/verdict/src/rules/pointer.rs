@@ -2,8 +2,8 @@
 //!
 //! Goes by code that uses the value as an address, or by a pointer's type, unless the value is
 //! only compared. A value of which the address takes only bits that the writer leaves alone, such
-//! as a flag that says how long a header is, is none. What is behind the pointer may not be ready, or no longer there. It is wrong
-//! where the objects are never changed after their pointer is published, and the processor
+//! as a flag that says how long a header is, is none. What is behind the pointer may not be ready,
+//! or no longer there. It is wrong where the objects are never changed after their pointer is published, and the processor
 //! keeps the order of stores, as x86 does.
 
 use super::harmful;

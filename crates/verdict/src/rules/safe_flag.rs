@@ -1,9 +1,10 @@
 //! One side tests bits that the other one does not change.
 //!
 //! Goes by the instructions around both accesses: the only bits that branches, addresses and
-//! copies depend on, and the only bits that the writer can change. Two writers are never safe: neither a variable on which
-//! the report has a race of two writers, nor a reader that was called by the function that
-//! writes, because then both threads write. It is wrong if another writer was not seen.
+//! copies depend on, and the only bits that the writer can change. Two writers are never safe:
+//! neither a variable on which the report has a race of two writers, nor a reader that was called
+//! by the function that writes, because then both threads write. It is wrong if another writer was
+//! not seen.
 
 use super::benign;
 use crate::subject::{Side, Subject};
