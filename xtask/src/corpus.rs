@@ -150,13 +150,13 @@ pub fn run(options: &Options) -> Result<Tally> {
         found_within: Duration::from_secs(if seeds == 1 { 180 } else { 60 }),
         windows_within: Duration::from_secs(if options.full { 600 } else { 180 }),
     };
-    let verdicts = jobs::run(&builds, options.jobs, |build| {
+    let all = jobs::run(&builds, options.jobs, |build| {
         let redhanded = &redhanded;
-        let verdict = Trial::new(&demands, &ProgramCase { redhanded, build }).verdict();
-        results::print(&verdict);
-        verdict
+        let result = Trial::new(&demands, &ProgramCase { redhanded, build }).run();
+        results::print(&result);
+        result
     })?;
-    Ok(results::print_summary(&verdicts))
+    Ok(results::print_summary(&all))
 }
 
 fn select(options: &Options) -> Result<Vec<Build>> {

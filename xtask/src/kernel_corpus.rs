@@ -22,7 +22,7 @@ use redhanded_provision::{Archive, Provision, Wanted, cache_folder, provide};
 use crate::corpus::matcher;
 use crate::redhanded::Redhanded;
 use crate::results::{self, Tally};
-use crate::trial::{Demands, State, Trial, Verdict};
+use crate::trial::{Demands, State, Trial, TrialResult};
 use crate::{command, paths};
 use case::ModuleCase;
 use guest::Guest;
@@ -196,24 +196,24 @@ struct Trials {
 }
 
 impl Trials {
-    fn of_all(&self, modules: &[Module]) -> Vec<Verdict> {
+    fn of_all(&self, modules: &[Module]) -> Vec<TrialResult> {
         let mut guest = None;
-        let mut verdicts = Vec::new();
+        let mut results = Vec::new();
         for module in modules {
-            let verdict = self.verdict(&mut guest, module);
-            results::print(&verdict);
+            let result = self.result(&mut guest, module);
+            results::print(&result);
             // The next module must not suffer from what this one left behind.
-            if matches!(verdict.state, State::Failed(_)) {
+            if matches!(result.state, State::Failed(_)) {
                 guest = None;
             }
-            verdicts.push(verdict);
+            results.push(result);
         }
-        verdicts
+        results
     }
 
-    fn verdict(&self, guest: &mut Option<Guest>, module: &Module) -> Verdict {
+    fn result(&self, guest: &mut Option<Guest>, module: &Module) -> TrialResult {
         let start = Instant::now();
-        self.tried(guest, module).unwrap_or_else(|error| Verdict {
+        self.tried(guest, module).unwrap_or_else(|error| TrialResult {
             title: module.title(),
             state: State::Failed(format!("{error:#}")),
             seconds: start.elapsed().as_secs_f64(),
@@ -223,7 +223,7 @@ impl Trials {
         })
     }
 
-    fn tried(&self, guest: &mut Option<Guest>, module: &Module) -> Result<Verdict> {
+    fn tried(&self, guest: &mut Option<Guest>, module: &Module) -> Result<TrialResult> {
         let guest = match guest {
             Some(guest) => guest,
             none => none.insert(Guest::boot(&self.provision, &self.folder)?),
@@ -231,13 +231,13 @@ impl Trials {
         let vmlinux = self.provision.vmlinux.as_deref();
         let vmlinux = vmlinux.context("the kernel's debug information is not at hand")?;
         let case = ModuleCase::load(guest, module, &self.redhanded, vmlinux, &self.folder)?;
-        let mut verdict = Trial::new(&self.demands, &case).verdict();
+        let mut result = Trial::new(&self.demands, &case).run();
         let after = case.unload().and_then(|()| guest.in_order());
         // The first failure is the one to report.
-        if let (Err(error), false) = (after, matches!(verdict.state, State::Failed(_))) {
-            verdict.state = State::Failed(format!("{error:#}"));
+        if let (Err(error), false) = (after, matches!(result.state, State::Failed(_))) {
+            result.state = State::Failed(format!("{error:#}"));
         }
-        Ok(verdict)
+        Ok(result)
     }
 }
 

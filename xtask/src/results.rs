@@ -6,7 +6,7 @@ use std::fmt;
 use std::iter::Sum;
 use std::ops::AddAssign;
 
-use crate::trial::{State, Verdict};
+use crate::trial::{State, TrialResult};
 
 /// How many trials are named as the slowest.
 const SLOWEST: usize = 10;
@@ -55,9 +55,9 @@ impl Sum for Tally {
 }
 
 /// Prints how one trial went.
-pub fn print(verdict: &Verdict) {
-    println!("{}", verdict.line());
-    if let State::Failed(why) = &verdict.state {
+pub fn print(result: &TrialResult) {
+    println!("{}", result.line());
+    if let State::Failed(why) = &result.state {
         for line in why.lines() {
             println!("    {line}");
         }
@@ -67,43 +67,43 @@ pub fn print(verdict: &Verdict) {
 
 /// Prints the sums over all trials, the slowest of them, and once more those that did
 /// not pass; returns how many passed.
-pub fn print_summary(verdicts: &[Verdict]) -> Tally {
+pub fn print_summary(results: &[TrialResult]) -> Tally {
     let mut tally = Tally::default();
     let mut losses: BTreeMap<&str, u64> = BTreeMap::new();
-    for verdict in verdicts {
-        match verdict.state {
+    for result in results {
+        match result.state {
             State::Passed(_) => tally += Tally::PASSED,
             State::Failed(_) => tally += Tally::FAILED,
             State::NotApplicable => {}
         }
-        for (reason, count) in &verdict.losses {
+        for (reason, count) in &result.losses {
             *losses.entry(reason).or_default() += count;
         }
     }
-    let samples: u64 = verdicts.iter().map(|verdict| verdict.samples).sum();
-    let windows: u64 = verdicts.iter().map(|verdict| verdict.windows).sum();
+    let samples: u64 = results.iter().map(|result| result.samples).sum();
+    let windows: u64 = results.iter().map(|result| result.windows).sum();
     println!("\n{samples} samples, {windows} windows; losses by reason:");
     for (reason, count) in losses.iter().filter(|(_, count)| **count > 0) {
         #[expect(clippy::cast_precision_loss, reason = "a percentage for people")]
         let share = 100.0 * *count as f64 / samples.max(1) as f64;
         println!("  {reason:<40} {count:>8}  {share:5.2} % of samples");
     }
-    println!("{}", slowest(verdicts));
-    for verdict in verdicts {
-        if !matches!(verdict.state, State::Passed(_)) {
-            println!("{}", verdict.line());
+    println!("{}", slowest(results));
+    for result in results {
+        if !matches!(result.state, State::Passed(_)) {
+            println!("{}", result.line());
         }
     }
     tally
 }
 
 /// `slowest: never/mutex O2 twin 3.1 s, …`.
-fn slowest(verdicts: &[Verdict]) -> String {
-    let mut order: Vec<&Verdict> = verdicts.iter().collect();
+fn slowest(results: &[TrialResult]) -> String {
+    let mut order: Vec<&TrialResult> = results.iter().collect();
     order.sort_by(|a, b| b.seconds.total_cmp(&a.seconds));
     let named = order.iter().take(SLOWEST);
     let named: Vec<_> = named
-        .map(|verdict| format!("{} {:.1} s", verdict.title, verdict.seconds))
+        .map(|result| format!("{} {:.1} s", result.title, result.seconds))
         .collect();
     format!("slowest: {}", named.join(", "))
 }
@@ -112,8 +112,8 @@ fn slowest(verdicts: &[Verdict]) -> String {
 mod tests {
     use super::*;
 
-    fn verdict(title: &str, seconds: f64, state: State) -> Verdict {
-        Verdict {
+    fn result(title: &str, seconds: f64, state: State) -> TrialResult {
+        TrialResult {
             title: title.to_owned(),
             state,
             seconds,
@@ -125,11 +125,11 @@ mod tests {
 
     #[test]
     fn the_slowest_trials_are_named_first() {
-        let mut verdicts: Vec<_> = (1..=12)
-            .map(|n| verdict(&format!("k{n}"), f64::from(n), State::NotApplicable))
+        let mut results: Vec<_> = (1..=12)
+            .map(|n| result(&format!("k{n}"), f64::from(n), State::NotApplicable))
             .collect();
-        verdicts.swap(0, 11);
-        let line = slowest(&verdicts);
+        results.swap(0, 11);
+        let line = slowest(&results);
         assert!(
             line.starts_with("slowest: k12 12.0 s, k11 11.0 s,"),
             "{line}"
@@ -140,9 +140,9 @@ mod tests {
     #[test]
     fn a_skipped_case_neither_passes_nor_fails() {
         let tally = print_summary(&[
-            verdict("a", 1.0, State::Passed(String::new())),
-            verdict("b", 1.0, State::NotApplicable),
-            verdict("c", 1.0, State::Failed(String::new())),
+            result("a", 1.0, State::Passed(String::new())),
+            result("b", 1.0, State::NotApplicable),
+            result("c", 1.0, State::Failed(String::new())),
         ]);
         assert_eq!(tally.to_string(), "1 passed, 1 failed");
     }

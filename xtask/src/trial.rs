@@ -48,7 +48,7 @@ pub struct Demands {
 }
 
 /// The outcome of a trial.
-pub struct Verdict {
+pub struct TrialResult {
     /// Which case.
     pub title: String,
     /// How it went.
@@ -95,14 +95,14 @@ impl<'a, C: Case> Trial<'a, C> {
     }
 
     /// Runs as many rounds as it takes and judges them.
-    pub fn verdict(mut self) -> Verdict {
+    pub fn run(mut self) -> TrialResult {
         let start = Instant::now();
         let outcome = match (self.case.claims().list, self.case.is_twin()) {
             (List::Expected, _) => self.expected(),
             (List::Never, false) => self.never(),
             (List::Never, true) => self.twin(),
         };
-        Verdict {
+        TrialResult {
             title: self.case.title(),
             state: outcome.unwrap_or_else(|error| State::Failed(format!("{error:#}"))),
             seconds: start.elapsed().as_secs_f64(),
@@ -288,7 +288,7 @@ impl<'a, C: Case> Trial<'a, C> {
     }
 }
 
-impl Verdict {
+impl TrialResult {
     /// One line for the table.
     pub fn line(&self) -> String {
         let (mark, note) = match &self.state {
@@ -374,7 +374,7 @@ mod tests {
             windows_within: Duration::ZERO,
         };
         Trial::new(&demands, &ProgramCase { redhanded, build })
-            .verdict()
+            .run()
             .state
     }
 

@@ -224,12 +224,6 @@ impl Lockset {
         self.sets.locks(self.sets_of(thread).any).to_vec()
     }
 
-    /// The locks that a thread holds exclusively.
-    #[must_use]
-    pub fn held_exclusively(&self, thread: TaskId) -> Vec<Object> {
-        self.sets.locks(self.sets_of(thread).exclusive).to_vec()
-    }
-
     /// The candidates of the variable at an address; `None` stands for all locks.
     #[must_use]
     pub fn candidates(&mut self, address: Avma) -> Option<Vec<Object>> {

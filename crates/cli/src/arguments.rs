@@ -147,7 +147,8 @@ pub struct Run {
     pub until: Option<Duration>,
 
     /// With --for or --repeat: end a run that takes longer, with the processes it
-    /// has started, and begin the next. Without it, one run may use up all the time
+    /// has started, and begin the next; the last one is ended too. Without it, one run may
+    /// use up all the time
     #[arg(long, value_name = "TIME", value_parser = some_time, allow_hyphen_values = true)]
     pub each: Option<Duration>,
 
@@ -284,20 +285,20 @@ pub struct Detail {
     pub verbose: bool,
 }
 
-/// How races are judged, and which of them are told in full.
+/// How races are judged, and which of them are shown in full.
 #[derive(Clone, Debug, Default, Args)]
 pub struct Verdicts {
-    /// What is said of functions, variables and fields in FILE goes into the verdicts
+    /// Use the annotations in FILE, about functions, variables and fields, to judge races
     /// (docs/verdicts.md)
     #[arg(long, value_name = "FILE")]
     pub annotations: Option<PathBuf>,
 
-    /// Tell in full what is told briefly otherwise: races that are likely benign
+    /// Show likely benign races in full instead of in three lines
     #[arg(long, value_enum, value_name = "WHICH")]
     pub show: Option<Show>,
 }
 
-/// What is told in full on demand.
+/// What is shown in full on demand.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub enum Show {
     /// Races that are likely benign

@@ -22,6 +22,12 @@ pub fn generate(what: Generated, folder: Option<&Path>) -> Result<ExitCode, Fail
         Generated::Man => {
             let none = || Failure::Usage("name a folder for the man pages".into());
             let folder = folder.ok_or_else(none)?;
+            if !folder.is_dir() {
+                let what = folder.display();
+                return Err(Failure::Usage(format!(
+                    "there is no folder {what}; make it first"
+                )));
+            }
             let mut command = command.disable_help_subcommand(true);
             command.build();
             write_pages(command, folder)?;

@@ -3,7 +3,7 @@
 use crate::arguments::{Colors, ShowProgress};
 use crate::exit::Failure;
 use redhanded_report::{Shown, Style, clean};
-use redhanded_sys::write_stderr;
+use redhanded_sys::{StatLine, write_stderr};
 use std::fs;
 use std::io::{IsTerminal, Write};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -123,8 +123,6 @@ const DEV_TTY: u64 = 5 << 8;
 
 /// The number of a process's controlling terminal; 0 if it has none.
 fn controlling_terminal(process: &str) -> Option<u64> {
-    let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
-    // The name before the last parenthesis may hold anything.
-    let (_, fields) = stat.rsplit_once(')')?;
-    fields.split_whitespace().nth(4)?.parse().ok()
+    let stat = fs::read(format!("/proc/{process}/stat")).ok()?;
+    StatLine::parse(&stat)?.field(7)?.parse().ok()
 }

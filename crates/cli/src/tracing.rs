@@ -189,10 +189,12 @@ impl Tracing<'_> {
             .filter(|each| until.is_none_or(|until| *each < until));
         let (mut process, mut result) = self.sample(process, limit.or(until), random);
         if let Ok((outcome @ Outcome::Enough, counts)) = &mut result {
-            let too_long = limit.is_some() && !self.is_enough(counts);
+            // Whoever limits each run expects that some hang. The one that is going when all of the
+            // time is over is ended as well.
+            let too_long = observation.each.is_some() && !self.is_enough(counts);
             if too_long {
                 *outcome = Outcome::Ended(Ending::EndedByUs);
-                self.counts.cut_off += 1;
+                self.counts.cut_off += u64::from(limit.is_some());
             }
             if too_long || observation.kill {
                 process.kill();

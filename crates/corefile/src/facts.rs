@@ -1,7 +1,7 @@
 //! Reads what `/proc` tells about the process and its threads, apart from their memory.
 
 use super::CoreThread;
-use redhanded_sys::status_field;
+use redhanded_sys::{StatLine, status_field};
 use std::fs;
 use std::io;
 
@@ -96,25 +96,18 @@ impl Stat {
         stat
     }
 
-    /// `pid (name) state parent group session …`, see proc(5). The name may contain
-    /// anything, so it ends at the last parenthesis.
     fn parse(line: &[u8]) -> Option<Self> {
-        let open = line.iter().position(|byte| *byte == b'(')?;
-        let close = line.iter().rposition(|byte| *byte == b')')?;
-        let rest = str::from_utf8(line.get(close + 1..)?).ok()?;
-        let fields: Vec<&str> = rest.split_ascii_whitespace().collect();
-        // Fields are counted from one; the first two come before `rest`.
-        let field = |number: usize| fields.get(number - 3).copied();
-        let time = |number| field(number)?.parse().ok();
+        let line = StatLine::parse(line)?;
+        let time = |number| line.field(number)?.parse().ok();
         Some(Self {
-            name: line.get(open + 1..close)?.to_vec(),
-            state: *field(3)?.as_bytes().first()?,
-            parent: field(4)?.parse().ok()?,
-            group: field(5)?.parse().ok()?,
-            session: field(6)?.parse().ok()?,
-            flags: field(9)?.parse().ok()?,
+            name: line.name.to_vec(),
+            state: *line.field(3)?.as_bytes().first()?,
+            parent: line.field(4)?.parse().ok()?,
+            group: line.field(5)?.parse().ok()?,
+            session: line.field(6)?.parse().ok()?,
+            flags: line.field(9)?.parse().ok()?,
             times: [time(14)?, time(15)?, time(16)?, time(17)?],
-            nice: field(19)?.parse().ok()?,
+            nice: line.field(19)?.parse().ok()?,
             ..Self::default()
         })
     }

@@ -1,6 +1,7 @@
 //! What an update found in memory, from what it left there.
 
 use crate::Instruction;
+use crate::instruction::general;
 use iced_x86::{Mnemonic, OpKind, Register as Named};
 use redhanded_model::Registers;
 
@@ -42,11 +43,7 @@ impl Instruction {
 
 /// What a general-purpose register holds, whatever part of it is named.
 pub(crate) fn value(register: Named, registers: &Registers) -> Option<u64> {
-    let whole = register.full_register();
-    if !whole.is_gpr64() {
-        return None;
-    }
-    let value = *registers.gpr.get(whole.number())?;
+    let value = registers.get(general(register)?);
     let is_high = matches!(register, Named::AH | Named::BH | Named::CH | Named::DH);
     Some(if is_high { value >> 8 } else { value })
 }

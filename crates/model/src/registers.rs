@@ -26,6 +26,26 @@ pub enum Register {
 }
 
 impl Register {
+    /// All, by their numbers.
+    pub const ALL: [Self; 16] = [
+        Self::Rax,
+        Self::Rcx,
+        Self::Rdx,
+        Self::Rbx,
+        Self::Rsp,
+        Self::Rbp,
+        Self::Rsi,
+        Self::Rdi,
+        Self::R8,
+        Self::R9,
+        Self::R10,
+        Self::R11,
+        Self::R12,
+        Self::R13,
+        Self::R14,
+        Self::R15,
+    ];
+
     /// Those that hold the arguments of a system call, in their order.
     pub const SYSTEM_CALL_ARGUMENTS: [Self; 6] = [
         Self::Rdi,

@@ -5,6 +5,7 @@
 //! decides. Whatever the scan cannot decide is live.
 
 use crate::machine::{Mode, Space, decode_at};
+use crate::state::{R11, R12, RAX, RBP, RBX, RCX, RDX, RSP};
 use iced_x86::{
     FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, Register, UsedRegister,
 };
@@ -89,13 +90,10 @@ impl Registers {
     }
 }
 
-const RCX: u16 = 1 << 1;
-const RSP: u16 = 1 << 4;
-const R11: u16 = 1 << 11;
 /// rbx, rbp and r12 to r15 belong to the caller, who is certain to need `rsp`.
-const PRESERVED: u16 = 1 << 3 | 1 << 5 | 0xf << 12 | RSP;
+const PRESERVED: u16 = 1 << RBX | 1 << RBP | 0xf << R12 | 1 << RSP;
 /// A value is returned in rax and rdx; Rust and fast conventions add rcx.
-const RETURNED: u16 = 1 | 1 << 2 | RCX;
+const RETURNED: u16 = 1 << RAX | 1 << RDX | 1 << RCX;
 
 const AFTER_RETURN: Registers = Registers {
     general: PRESERVED | RETURNED,
@@ -109,7 +107,7 @@ const AFTER_RETURN: Registers = Registers {
 const fn at_call(mode: Mode) -> Registers {
     Registers {
         general: match mode {
-            Mode::User => !R11,
+            Mode::User => !(1 << R11),
             // Calls through thunks take their target in any register.
             Mode::Kernel => u16::MAX,
         },
@@ -161,7 +159,7 @@ pub(crate) fn live_at(space: &mut Space<'_>, mode: Mode, ip: u64) -> Registers {
             FlowControl::Call if i.mnemonic() == Mnemonic::Syscall => {
                 // The kernel keeps all but these two.
                 let lost = Registers {
-                    general: RCX | R11,
+                    general: 1 << RCX | 1 << R11,
                     ..Registers::NONE
                 };
                 live = live.or(open.without(lost));

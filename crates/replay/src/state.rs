@@ -3,8 +3,18 @@
 use crate::bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
-/// The number of `rsp` among the general-purpose registers.
+/// The numbers of those general-purpose registers that instructions use without naming them, or
+/// calling conventions do.
+pub(crate) const RAX: usize = 0;
+pub(crate) const RCX: usize = 1;
+pub(crate) const RDX: usize = 2;
+pub(crate) const RBX: usize = 3;
 pub(crate) const RSP: usize = 4;
+pub(crate) const RBP: usize = 5;
+pub(crate) const RSI: usize = 6;
+pub(crate) const RDI: usize = 7;
+pub(crate) const R11: usize = 11;
+pub(crate) const R12: usize = 12;
 
 /// Bits of the flags register.
 #[expect(missing_docs, reason = "these are the flags' own names")]

@@ -9,7 +9,7 @@ use crate::machine::{Machine, decode_at};
 use crate::outcome::Failure;
 use crate::ranges::Ranges;
 use crate::scene::Start;
-use crate::state::{RSP, State, flag};
+use crate::state::{RAX, RDI, RSI, RSP, State, flag};
 use iced_x86::{Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register};
 
 type Undone<T> = Result<T, String>;
@@ -159,7 +159,7 @@ impl Access<'_> {
             Mnemonic::Neg => now.wrapping_neg(),
             // The register now holds what the memory held.
             Mnemonic::Xchg | Mnemonic::Xadd => value(1)?,
-            Mnemonic::Cmpxchg if self.after.flags & flag::ZF != 0 => self.after.general[0],
+            Mnemonic::Cmpxchg if self.after.flags & flag::ZF != 0 => self.after.general[RAX],
             _ => return Err("what its write overwrote is not known".into()),
         };
         let mut bytes = former.to_le_bytes()[..size].to_vec();
@@ -338,10 +338,10 @@ impl Access<'_> {
         };
         let kinds = || (0..i.op_count()).map(|n| i.op_kind(n));
         if kinds().any(|k| k == OpKind::MemorySegRSI) {
-            state.general[6] = state.general[6].wrapping_add(step);
+            state.general[RSI] = state.general[RSI].wrapping_add(step);
         }
         if kinds().any(|k| k == OpKind::MemoryESRDI) {
-            state.general[7] = state.general[7].wrapping_add(step);
+            state.general[RDI] = state.general[RDI].wrapping_add(step);
         }
         Ok(state)
     }

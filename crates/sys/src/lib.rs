@@ -27,6 +27,7 @@ mod sandbox;
 mod signals;
 mod socket;
 mod source;
+mod stat;
 mod status;
 mod user_cache;
 mod wait;
@@ -59,6 +60,7 @@ pub use socket::{
 pub use source::{
     may_read_debug_information, read_source, read_sources_as, renounce_debug_information,
 };
+pub use stat::StatLine;
 pub use status::status_field;
 pub use user_cache::user_cache;
 pub use wait::{

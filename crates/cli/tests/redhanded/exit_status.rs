@@ -99,6 +99,20 @@ fn a_run_that_takes_too_long_is_ended_and_the_next_begins() {
 }
 
 #[test]
+fn no_run_that_hangs_is_left_behind() {
+    let place = Place::new();
+    let script = b"#!/bin/sh\necho $$ >> started\nexec sleep 1000\n";
+    place.executable("hangs", script);
+    let outcome = place.run("run --for 6s --each 4s -- ./hangs".split(' '));
+    assert!(!outcome.says("left running"), "{outcome:#?}");
+    let started = std::fs::read_to_string(place.path("started")).unwrap();
+    assert!(!started.is_empty());
+    for pid in started.lines() {
+        assert!(!std::path::Path::new("/proc").join(pid).exists(), "{pid}");
+    }
+}
+
+#[test]
 fn each_needs_several_runs() {
     let place = Place::with("end");
     let outcome = place.run("run --each 1s -- ./end 0".split(' '));

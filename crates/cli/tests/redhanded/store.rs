@@ -340,6 +340,8 @@ fn completions_and_man_pages_come_from_the_command_line() {
     assert!(page.contains("suppressions"), "{page}");
     // Examples stay in their columns.
     assert!(page.contains(".SH EXAMPLES\n.nf\n"), "{page}");
+    let nowhere = place.run(["generate", "man", "nowhere"]);
+    nowhere.refused(125, "there is no folder nowhere");
     let unknown = place.run(["generate", "tcsh"]);
     assert_eq!(unknown.status, 125, "{unknown:#?}");
     assert!(unknown.says("bash, zsh, fish"), "{unknown:#?}");

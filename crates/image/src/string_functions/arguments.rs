@@ -29,29 +29,10 @@ pub(super) fn registers(
     state_at(image, function, svma, ran).map_or([None; 4], |state| {
         [0u8, 1, 2, 3].map(|argument| {
             let place = state.iter().position(|held| *held == Some(argument))?;
-            REGISTERS.get(place).copied()
+            Register::ALL.get(place).copied()
         })
     })
 }
-
-const REGISTERS: [Register; 16] = [
-    Register::Rax,
-    Register::Rcx,
-    Register::Rdx,
-    Register::Rbx,
-    Register::Rsp,
-    Register::Rbp,
-    Register::Rsi,
-    Register::Rdi,
-    Register::R8,
-    Register::R9,
-    Register::R10,
-    Register::R11,
-    Register::R12,
-    Register::R13,
-    Register::R14,
-    Register::R15,
-];
 
 fn state_at(image: &Image, function: &Function, svma: Svma, ran: bool) -> Option<State> {
     if function.end.0 - function.start.0 > LONGEST {

@@ -4,7 +4,7 @@
 use super::Machine;
 use super::decode::{Decoded, Kind, unsupported};
 use crate::outcome::{End, Fault};
-use crate::state::flag;
+use crate::state::{RBX, RSP, flag};
 use iced_x86::{Mnemonic, OpKind, Register};
 
 impl Machine<'_> {
@@ -54,7 +54,7 @@ impl Machine<'_> {
                 .for_each(|r| r[16..].fill(0)),
             M::Vzeroall => self.native.file.zmm[..16].fill([0; 64]),
             M::Xlatb => {
-                let table = self.native.file.general[3];
+                let table = self.native.file.general[RBX];
                 let table = if i.op_kind(0) == OpKind::Memory && i.memory_base() == Register::EBX {
                     table & 0xffff_ffff
                 } else {
@@ -153,7 +153,7 @@ impl Machine<'_> {
         };
         self.lowest_stack = self
             .lowest_stack
-            .min(self.native.file.general[crate::state::RSP]);
+            .min(self.native.file.general[RSP]);
     }
 }
 

@@ -3,13 +3,8 @@
 use super::Machine;
 use super::decode::{Decoded, unsupported};
 use crate::outcome::End;
-use crate::state::flag;
+use crate::state::{RAX, RCX, RDI, RSI, flag};
 use iced_x86::{Instruction, Mnemonic, OpKind, Register};
-
-const RAX: usize = 0;
-const RCX: usize = 1;
-const RSI: usize = 6;
-const RDI: usize = 7;
 
 impl Machine<'_> {
     /// Runs a string instruction. One that repeats for long is left in the middle, as an
