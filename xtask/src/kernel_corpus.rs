@@ -213,14 +213,15 @@ impl Trials {
 
     fn result(&self, guest: &mut Option<Guest>, module: &Module) -> TrialResult {
         let start = Instant::now();
-        self.tried(guest, module).unwrap_or_else(|error| TrialResult {
-            title: module.title(),
-            state: State::Failed(format!("{error:#}")),
-            seconds: start.elapsed().as_secs_f64(),
-            windows: 0,
-            samples: 0,
-            losses: std::collections::BTreeMap::new(),
-        })
+        self.tried(guest, module)
+            .unwrap_or_else(|error| TrialResult {
+                title: module.title(),
+                state: State::Failed(format!("{error:#}")),
+                seconds: start.elapsed().as_secs_f64(),
+                windows: 0,
+                samples: 0,
+                losses: std::collections::BTreeMap::new(),
+            })
     }
 
     fn tried(&self, guest: &mut Option<Guest>, module: &Module) -> Result<TrialResult> {

@@ -79,7 +79,7 @@ fn main() {
         let mut store = SqliteStore::open(&path, Access::Write).unwrap();
         let now = Moment::now();
         let run = store.begin(&report.run.program, now).unwrap();
-        store.finish(run, &report, &[], true, now).unwrap();
+        store.finish(run, &report, true, now).unwrap();
     });
     let again: Vec<_> = report
         .races
@@ -95,9 +95,7 @@ fn main() {
         for _ in 1..ROUNDS {
             store.saw_again(run, &again, Moment::now()).unwrap();
         }
-        store
-            .finish(run, &report, &[], true, Moment::now())
-            .unwrap();
+        store.finish(run, &report, true, Moment::now()).unwrap();
     });
     size("the store", &path);
     let listed = |line: &str, most: usize| {

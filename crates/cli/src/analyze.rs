@@ -149,6 +149,7 @@ pub fn examine(
         },
         races,
         set_aside,
+        quotes: display.quotes.all(),
     };
     examination.namer.dismiss()?;
     Ok(Examined {

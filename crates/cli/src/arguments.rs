@@ -215,8 +215,8 @@ pub struct Attach {
 /// How a process is traced, started for it or not.
 #[derive(Debug, Args)]
 pub struct Tracing {
-    /// Hunt the pairs of code places in FILE, for seconds at each if need be: a report, what
-    /// ThreadSanitizer or Helgrind printed, or lines like `put | get` and `a.c:3 | b.c:7`.
+    /// Hunt the pairs of code places in FILE, for seconds at each if need be: a report, a recording,
+    /// what ThreadSanitizer or Helgrind printed, or lines like `put | get` and `a.c:3 | b.c:7`.
     /// Nothing else is sampled. Default then: --delay 2s, --overhead 100%
     #[arg(long, value_name = "FILE")]
     pub suspects: Option<PathBuf>,

@@ -6,18 +6,19 @@
 use crate::arguments::Check;
 use crate::documents::repository;
 use crate::exit::{FAILED, Failure};
+use crate::observe::Quotes;
 use crate::report::read_json;
 use crate::screen;
 use redhanded_image::is_race_at;
 use redhanded_model::{Analysed, Candidate, Race, RaceStanding, Report, Run};
 use redhanded_process::Program;
 use redhanded_recorder::Engine;
-use redhanded_report::{SourceLine, Terminal, Writer};
+use redhanded_report::{Terminal, Writer};
 use redhanded_sys::{self as sys, REQUESTS};
 use redhanded_target::Signals;
 use redhanded_verdict::judge;
 use std::fs::File;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
@@ -36,10 +37,7 @@ pub fn check(arguments: &Check) -> Result<ExitCode, Failure> {
     let folder = tempfile::tempdir()?;
     let own = folder.path().join("recording");
     let recording = arguments.recording.as_deref().unwrap_or(&own);
-    let mut steps = Steps {
-        signals: &signals,
-        told_to_end: None,
-    };
+    let mut steps = Steps::new(&signals);
 
     say(arguments, "recording");
     let mut record = redhanded(&["record", "--quiet", "-o"]);
@@ -51,12 +49,7 @@ pub fn check(arguments: &Check) -> Result<ExitCode, Failure> {
 
     say(arguments, "analysing the recording");
     let found = folder.path().join("analysed.json");
-    let mut analyse = redhanded(&["analyze", "--quiet", "--fail-on", "never", "--json"]);
-    analyse.arg(&found).arg(recording);
-    for folder in &arguments.sources {
-        analyse.arg("--sources").arg(folder);
-    }
-    let analysed = steps.run(analyse)?;
+    let analysed = steps.analyse(recording, &arguments.sources, &found)?;
     if !found.exists() {
         return Ok(status(analysed));
     }
@@ -108,13 +101,36 @@ fn is_huntable(race: &Race) -> bool {
 }
 
 /// Runs the steps one after the other.
-struct Steps<'s> {
+pub struct Steps<'s> {
     signals: &'s Signals,
     /// The signal that asked us to end.
     told_to_end: Option<i32>,
 }
 
-impl Steps<'_> {
+impl<'s> Steps<'s> {
+    /// None yet.
+    pub const fn new(signals: &'s Signals) -> Self {
+        Self {
+            signals,
+            told_to_end: None,
+        }
+    }
+
+    /// Analyses a recording; the report is in `found` if there is one.
+    pub fn analyse(
+        &mut self,
+        recording: &Path,
+        sources: &[PathBuf],
+        found: &Path,
+    ) -> Result<ExitStatus, Failure> {
+        let mut analyse = redhanded(&["analyze", "--quiet", "--fail-on", "never", "--json"]);
+        analyse.arg(found).arg(recording);
+        for folder in sources {
+            analyse.arg("--sources").arg(folder);
+        }
+        self.run(analyse)
+    }
+
     /// Runs a step to its end. Whoever asks us to end asks the step.
     fn run(&mut self, mut step: Command) -> Result<ExitStatus, Failure> {
         self.signals.held().spare(&mut step);
@@ -197,6 +213,9 @@ fn combine(report: &mut Report, hunted: Report) {
             ..caught
         });
     }
+    report.quotes.extend(hunted.quotes);
+    report.quotes.sort_unstable();
+    report.quotes.dedup();
     let recorded = std::mem::take(&mut report.run);
     report.run = Run {
         program: recorded.program,
@@ -213,7 +232,7 @@ fn standing(race: &Race) -> Option<RaceStanding> {
 }
 
 fn tell(arguments: &Check, report: &Report) -> Result<(), Failure> {
-    let nothing: SourceLine = Arc::new(|_, _| None);
+    let source = Quotes::lines(&Quotes::of(report));
     let mut told = report.clone();
     if arguments.quiet {
         // Races were asked for. The documents have the suspects.
@@ -227,10 +246,10 @@ fn tell(arguments: &Check, report: &Report) -> Result<(), Failure> {
             .with_assembly(arguments.detail.asm)
             .showing_benign(arguments.verdicts.shows_benign())
             .with_base(repository())
-            .with_source(Arc::clone(&nothing));
+            .with_source(Arc::clone(&source));
         let mut text = Vec::new();
         terminal.write(&told, &mut text)?;
         screen::show(&text);
     }
-    arguments.documents.write(report, &nothing)
+    arguments.documents.write(report, &source)
 }

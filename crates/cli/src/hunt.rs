@@ -2,16 +2,19 @@
 //! caught.
 
 use crate::arguments::{Tracing, Watch};
+use crate::check::Steps;
 use crate::exit::Failure;
 use crate::observe::{Observation, Subject};
-use crate::report::Source;
+use crate::report::{Source, read_json};
 use crate::screen;
 use redhanded_image::is_race_at;
-use redhanded_model::{Candidate, Delays, HuntOutcome, Hunted, Pursuit, Race, Run};
+use redhanded_model::{Candidate, Delays, HuntOutcome, Hunted, Pursuit, Race, Report, Run};
+use redhanded_recording::is_recording;
 use redhanded_store::is_store;
 use redhanded_suspects::{ReadError, Suspects, of_report, read};
 use redhanded_sys::open_regular;
-use std::io::Read;
+use redhanded_target::Signals;
+use std::io::{Read, Seek};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -40,7 +43,7 @@ impl Tracing {
         let Some(path) = &self.suspects else {
             return Ok(observation);
         };
-        let suspects = load(path)?;
+        let suspects = load(path, &watch.select.sources, &observation.signals)?;
         if suspects.one_sided > 0 && !watch.quiet {
             screen::say(&format!(
                 "redhanded: {} of the races in {} have only one side with a name and cannot be \
@@ -62,7 +65,7 @@ impl Tracing {
 }
 
 /// The suspects in a file.
-fn load(path: &Path) -> Result<Suspects, Failure> {
+fn load(path: &Path, sources: &[PathBuf], signals: &Signals) -> Result<Suspects, Failure> {
     let why = |error: ReadError| {
         let name = path.display();
         Failure::Usage(format!("cannot take suspects from {name}: {error}"))
@@ -72,7 +75,12 @@ fn load(path: &Path) -> Result<Suspects, Failure> {
     }
     let failed =
         |error: std::io::Error| Failure::Usage(format!("cannot read {}: {error}", path.display()));
-    let file = open_regular(path).map_err(failed)?;
+    let mut file = open_regular(path).map_err(failed)?;
+    let mut start = [0; 16];
+    if file.read_exact(&mut start).is_ok() && is_recording(&start) {
+        return of_report(&analysed(path, sources, signals)?).map_err(why);
+    }
+    file.rewind().map_err(failed)?;
     let mut bytes = Vec::new();
     let mut part = file.take(LARGEST + 1);
     part.read_to_end(&mut bytes).map_err(failed)?;
@@ -87,7 +95,19 @@ fn load(path: &Path) -> Result<Suspects, Failure> {
     read(text.trim_start_matches('\u{feff}')).map_err(why)
 }
 
-fn document(path: &Path) -> Result<redhanded_model::Report, Failure> {
+/// What `redhanded analyze` finds in a recording.
+fn analysed(path: &Path, sources: &[PathBuf], signals: &Signals) -> Result<Report, Failure> {
+    let folder = tempfile::tempdir()?;
+    let found = folder.path().join("analysed.json");
+    Steps::new(signals).analyse(path, sources, &found)?;
+    if !found.exists() {
+        let name = path.display();
+        return Err(Failure::Usage(format!("{name} cannot be analysed")));
+    }
+    read_json(&found)
+}
+
+fn document(path: &Path) -> Result<Report, Failure> {
     Ok(Source::open(Some(&PathBuf::from(path)), None)?.report)
 }
 

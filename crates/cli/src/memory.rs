@@ -9,8 +9,8 @@ use log::{debug, info};
 use redhanded_detect::Exposure;
 use redhanded_model::{Fingerprint, Race, Report, Run, State, Triage};
 use redhanded_store::{
-    Access, Exposed, Moment, Quoted, RunId, SqliteStore, Standings, Store, StoreError,
-    Suppressions, Used, is_store, project_store,
+    Access, Exposed, Moment, RunId, SqliteStore, Standings, Store, StoreError, Suppressions, Used,
+    is_store, project_store,
 };
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -237,15 +237,10 @@ impl Recorder {
 
     /// Writes the end of the run, and says of each race how it stands. A run that does not
     /// `count` does not make its races known.
-    pub fn finish(
-        mut self,
-        report: &mut Report,
-        quotes: &[Quoted],
-        counts: bool,
-    ) -> Result<(), Failure> {
+    pub fn finish(mut self, report: &mut Report, counts: bool) -> Result<(), Failure> {
         self.flush();
         let now = Moment::now();
-        self.attempt(|store, run| store.finish(run, report, quotes, counts, now));
+        self.attempt(|store, run| store.finish(run, report, counts, now));
         if let Some(run) = self.run
             && self.failed.is_none()
         {

@@ -7,17 +7,17 @@ use crate::arguments::Report;
 use crate::documents::repository;
 use crate::exit::Failure;
 use crate::memory::suppress;
+use crate::observe::Quotes;
 use crate::project::Project;
 use crate::screen;
 use crate::triage::by_id;
 use compare::compare;
 use redhanded_model::{Race, State};
-use redhanded_report::{SourceLine, Terminal, Writer};
+use redhanded_report::{Terminal, Writer};
 use redhanded_store::{Pattern, Suppressions};
 use redhanded_verdict::judge;
 pub use source::{Source, read_json};
 use std::process::ExitCode;
-use std::sync::Arc;
 
 /// Prints the report, or writes it. The exit status says whether that was possible,
 /// unless races are to fail.
@@ -47,9 +47,7 @@ pub fn report(arguments: &Report) -> Result<ExitCode, Failure> {
     narrow(&mut source, arguments)?;
     // Then it says nothing about the run that none was asked for.
     let all_left_out = !is_empty && source.report.races.is_empty();
-    let lines = std::mem::take(&mut source.lines);
-    let quoted: SourceLine =
-        Arc::new(move |file, line| lines.get(&(file.to_owned(), line)).cloned());
+    let quoted = Quotes::lines(&Quotes::of(&source.report));
     let mut text = Vec::new();
     // There is no program here whose output a printed document would be mixed with.
     let report = &source.report;

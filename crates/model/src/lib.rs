@@ -45,7 +45,9 @@ pub use race::{
     Race, RaceStanding, Region, SeenBy, Suspect, ThreadName, Values, What,
 };
 pub use registers::{Register, Registers};
-pub use run::{Crash, CrashWindow, Ending, Recorded, Report, Run, SiteCounts, Standstill, Unseen};
+pub use run::{
+    Crash, CrashWindow, Ending, Quote, Recorded, Report, Run, SiteCounts, Standstill, Unseen,
+};
 pub use site::{Excluded, Exclusions, Site};
 pub use triage::{Grounds, State, Suppressed, Triage};
 pub use usage::{Bits, History, Step, Usage, Use};

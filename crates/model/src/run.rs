@@ -120,6 +120,20 @@ pub struct Report {
     pub set_aside: Vec<Race>,
     /// The races, most certain and most often seen first.
     pub races: Vec<Race>,
+    /// The source lines of the races' accesses, as far as they could be read.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub quotes: Vec<Quote>,
+}
+
+/// A line of source that a report quotes.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+pub struct Quote {
+    /// The file, as the debug information names it.
+    pub file: String,
+    /// The line.
+    pub line: u32,
+    /// Its text.
+    pub text: String,
 }
 
 /// What was done in a run, and at what cost.

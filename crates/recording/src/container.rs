@@ -13,6 +13,12 @@ pub const MAGIC: [u8; 16] = *b"redhanded-rec/1\n";
 /// What is the same for all versions.
 pub const MAGIC_OF_ALL_VERSIONS: usize = b"redhanded-rec/".len();
 
+/// Whether a file that begins with these bytes is a recording, of whatever version.
+#[must_use]
+pub fn is_recording(start: &[u8]) -> bool {
+    start.starts_with(&MAGIC[..MAGIC_OF_ALL_VERSIONS])
+}
+
 /// What a block begins with.
 const BLOCK: [u8; 4] = *b"RHBK";
 

@@ -20,6 +20,7 @@ pub mod wire;
 mod writer;
 
 pub use blocks::Source;
+pub use container::is_recording;
 pub use entries::{Entries, Item, MOST_VALUES};
 pub use notes::{Counts, Ending, Header, Hello, Module, Part, Unmapped};
 pub use reader::{Mapped, Process, Recording, RecordingError, Thread};

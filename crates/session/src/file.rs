@@ -1,11 +1,11 @@
 //! The log as a file.
 
-use crate::Quote;
 use crate::record::{FORMAT, Header, Record};
 use redhanded_detect::{Collision, Folded, Folder};
-use redhanded_model::{Counts, Crash, Report, Run, Unseen};
+use redhanded_model::{Counts, Crash, Quote, Report, Run, Unseen};
 use redhanded_sys::{self as sys, folder_of, remedy};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, ErrorKind, Write};
 use std::path::{Path, PathBuf};
@@ -145,8 +145,6 @@ impl LogFile {
 pub struct LoggedReport {
     /// The report.
     pub report: Report,
-    /// The source lines that it quotes.
-    pub quotes: Vec<Quote>,
     /// What is wrong with the log, if it ends too early.
     pub cut_short: Option<String>,
 }
@@ -177,16 +175,18 @@ pub fn read(file: &File, path: &Path) -> Result<LoggedReport, LogError> {
         program: header(path, &first.unwrap_or_default())?.program,
         ..Told::default()
     };
-    let mut session = LoggedReport::default();
+    let mut quotes = BTreeMap::new();
+    let mut cut_short = None;
     let mut why = "it has no end".to_owned();
+    let mut ended = None;
     for (number, line) in (2..).zip(lines) {
         match serde_json::from_slice(&line.map_err(unreadable)?) {
             Ok(Record::Source { file, line, text }) => {
-                session.quotes.push(Quote { file, line, text });
+                quotes.insert((file, line), text);
             }
             Ok(Record::Run(run)) => {
-                session.report = report(*run, told.folder);
-                return Ok(session);
+                ended = Some(*run);
+                break;
             }
             Ok(Record::Failed { message, .. }) => {
                 why = format!("the run failed: {message}");
@@ -199,9 +199,19 @@ pub fn read(file: &File, path: &Path) -> Result<LoggedReport, LogError> {
             }
         }
     }
-    session.report = told.so_far(&why);
-    session.cut_short = Some(why);
-    Ok(session)
+    let mut report = match ended {
+        Some(run) => report(run, told.folder),
+        None => {
+            let so_far = told.so_far(&why);
+            cut_short = Some(why);
+            so_far
+        }
+    };
+    report.quotes = quotes
+        .into_iter()
+        .map(|((file, line), text)| Quote { file, line, text })
+        .collect();
+    Ok(LoggedReport { report, cut_short })
 }
 
 fn header(path: &Path, line: &[u8]) -> Result<Header, LogError> {
@@ -229,6 +239,7 @@ fn report(run: Run, folder: Folder) -> Report {
         run,
         races,
         set_aside,
+        quotes: Vec::new(),
     }
 }
 

@@ -25,6 +25,6 @@ mod stream;
 
 pub use file::{LogError, LogFile, LoggedReport, open, read};
 pub use modules::{ImageFile, Mapped};
-pub use namer::{About, Answer, Asker, Fact, Lost, Question, Quote, serve};
+pub use namer::{About, Answer, Asker, Fact, Lost, Question, serve};
 pub use record::{FORMAT, Finished, Header, Record};
 pub use stream::{Heard, Listener, Teller, hear_place, tell_place};

@@ -13,7 +13,7 @@ pub use desk::serve;
 
 use crate::{ImageFile, LoggedReport, path};
 use redhanded_detect::{Collision, Finding, Sorted, Touch};
-use redhanded_model::{Avma, Crash, Marking, ModuleId, ReplayTally, Sighting, Spot, Svma};
+use redhanded_model::{Avma, Crash, Marking, ModuleId, Quote, ReplayTally, Sighting, Spot, Svma};
 use redhanded_replay::Place;
 use redhanded_sys::Rights;
 use redhanded_target::Module;
@@ -112,17 +112,6 @@ pub enum Answer {
     },
     /// To a log; or why it cannot be read.
     Log(Result<Box<LoggedReport>, String>),
-}
-
-/// A source line.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Quote {
-    /// The file, as the debug information names it.
-    pub file: String,
-    /// The line.
-    pub line: u32,
-    /// Its text.
-    pub text: String,
 }
 
 /// What is asked about code. Each takes time, so only what is needed is asked for.

@@ -107,6 +107,7 @@ fn log(path: &Path) -> Report {
         run,
         set_aside,
         races,
+        quotes: Vec::new(),
     }
 }
 

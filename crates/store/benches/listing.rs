@@ -31,9 +31,7 @@ fn main() {
     timed("write 10,000 races, 1,000,000 instances", || {
         let mut store = place.open();
         let run = store.begin(&[], Moment(0)).unwrap();
-        store
-            .finish(run, &report(races), &[], true, Moment(0))
-            .unwrap();
+        store.finish(run, &report(races), true, Moment(0)).unwrap();
         for round in 0..ROUNDS {
             store.saw_again(run, &again, Moment(round * 1000)).unwrap();
         }

@@ -25,7 +25,7 @@ pub use sqlite::{Access, SqliteStore, is_store};
 pub use standing::Standings;
 pub use suppression::{Entry, Suppressions, SuppressionsError, Used, import_tsan};
 
-use redhanded_model::{Fingerprint, Race, Report, Run, State};
+use redhanded_model::{Fingerprint, Quote, Race, Report, Run, State};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// A moment, in milliseconds since 1970.
@@ -92,17 +92,6 @@ pub struct Decision {
     pub until: Option<Day>,
 }
 
-/// A line of source that a report quotes.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Quoted {
-    /// The file, as the debug information names it.
-    pub file: String,
-    /// The line.
-    pub line: u32,
-    /// Its text.
-    pub text: String,
-}
-
 /// How often one site was sampled.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Exposed {
@@ -162,7 +151,6 @@ pub trait Store {
         &mut self,
         run: RunId,
         report: &Report,
-        quotes: &[Quoted],
         counts: bool,
         at: Moment,
     ) -> Result<(), StoreError>;
@@ -183,7 +171,7 @@ pub trait Store {
     ///
     /// # Errors
     /// When the store cannot be read.
-    fn quotes(&self, run: Option<RunId>) -> Result<Vec<Quoted>, StoreError>;
+    fn quotes(&self, run: Option<RunId>) -> Result<Vec<Quote>, StoreError>;
 
     /// Decides about races, all of them or none. Those that the store does not have are an
     /// error.

@@ -10,10 +10,9 @@ mod write;
 
 use crate::place::{make_folders, safe};
 use crate::{
-    Day, Decision, Exposed, Moment, Quoted, RunId, Standings, Store, StoreError, StoredRace,
-    StoredRun,
+    Day, Decision, Exposed, Moment, RunId, Standings, Store, StoreError, StoredRace, StoredRun,
 };
-use redhanded_model::{Fingerprint, Race, Report};
+use redhanded_model::{Fingerprint, Quote, Race, Report};
 use rusqlite::{Connection, ErrorCode, MAIN_DB, OpenFlags, ffi};
 use std::ffi::c_int;
 use std::fs::File;
@@ -286,11 +285,10 @@ impl Store for SqliteStore {
         &mut self,
         run: RunId,
         report: &Report,
-        quotes: &[Quoted],
         counts: bool,
         at: Moment,
     ) -> Result<(), StoreError> {
-        let finished = write::finish(&mut self.connection, run, report, quotes, counts, at);
+        let finished = write::finish(&mut self.connection, run, report, counts, at);
         self.of(finished)
     }
 
@@ -315,7 +313,7 @@ impl Store for SqliteStore {
         Ok(races)
     }
 
-    fn quotes(&self, run: Option<RunId>) -> Result<Vec<Quoted>, StoreError> {
+    fn quotes(&self, run: Option<RunId>) -> Result<Vec<Quote>, StoreError> {
         self.of(read::quotes(&self.connection, run))
     }
 

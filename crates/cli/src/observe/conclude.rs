@@ -121,13 +121,13 @@ impl Watching<'_> {
             run,
             races,
             set_aside,
+            quotes: self.display.quotes.all(),
         };
         judge(&mut report, &observation.annotations);
         let memory = observation.memory;
         if let Some(recorder) = self.recorder {
             let counts = failure.is_none() && memory.too_little(&report.run).is_none();
-            let quotes = self.display.quotes.all();
-            if let Err(error) = recorder.finish(&mut report, &quotes, counts) {
+            if let Err(error) = recorder.finish(&mut report, counts) {
                 exit::fail(&mut failure, error);
             }
         }

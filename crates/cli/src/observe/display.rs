@@ -1,9 +1,8 @@
 //! How an observation is shown while it goes on.
 
 use redhanded_image::{Image, SiteCache};
+use redhanded_model::{Quote, Report};
 use redhanded_report::{Progress, Shown, SourceLine, Terminal};
-use redhanded_session::Quote;
-use redhanded_store::Quoted;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -36,6 +35,15 @@ impl Display {
 pub struct Quotes(Mutex<HashMap<(String, u32), String>>);
 
 impl Quotes {
+    /// Those of a report.
+    pub fn of(report: &Report) -> Arc<Self> {
+        let quotes = Self::default();
+        for quote in &report.quotes {
+            quotes.add(quote);
+        }
+        Arc::new(quotes)
+    }
+
     /// The lines, as writers ask for them.
     pub fn lines(quotes: &Arc<Self>) -> SourceLine {
         let quotes = Arc::clone(quotes);
@@ -49,14 +57,16 @@ impl Quotes {
     }
 
     /// All of them.
-    pub fn all(&self) -> Vec<Quoted> {
+    pub fn all(&self) -> Vec<Quote> {
         let quotes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let quoted = quotes.iter().map(|((file, line), text)| Quoted {
+        let quotes = quotes.iter().map(|((file, line), text)| Quote {
             file: file.clone(),
             line: *line,
             text: text.clone(),
         });
-        quoted.collect()
+        let mut quotes: Vec<_> = quotes.collect();
+        quotes.sort_unstable();
+        quotes
     }
 
     /// Adds a line; whether it is new.

@@ -7,14 +7,13 @@ use crate::hunt::Hunting;
 use crate::memory::Recorder;
 use crate::scenarios::Scenarios;
 use redhanded_detect::{Captured, Collision, Finding, Folded, Folder, name_crash, tally};
-use redhanded_model::{Class, Counts, Crash, ModuleId, ReplayTally};
+use redhanded_model::{Class, Counts, Crash, ModuleId, Quote, ReplayTally};
 use redhanded_process::Front;
 use redhanded_provision::VirtualMachine;
 use redhanded_replay::MappedFile;
 use redhanded_report::Tally;
 use redhanded_session::{
-    Answer, Asker, Finished, Heard, ImageFile, Listener, LogFile, Lost, Mapped, Question, Quote,
-    Record,
+    Answer, Asker, Finished, Heard, ImageFile, Listener, LogFile, Lost, Mapped, Question, Record,
 };
 use redhanded_target::Ending;
 use std::path::PathBuf;

@@ -45,7 +45,7 @@ impl Compared {
             let part = Report {
                 run: report.run.clone(),
                 races: races.clone(),
-                set_aside: Vec::new(),
+                ..Report::default()
             };
             terminal.list(out, &part, &|_| None)?;
         }

@@ -7,7 +7,7 @@ use redhanded_model::{Race, Report, Run};
 use redhanded_report::json;
 use redhanded_session::{Answer, LogError, open};
 use redhanded_store::{Access, Day, Moment, RunId, SqliteStore, Store, is_store};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -16,8 +16,6 @@ use std::path::{Path, PathBuf};
 pub struct Source {
     /// The report.
     pub report: Report,
-    /// The source lines that it quotes.
-    pub lines: HashMap<(String, u32), String>,
     /// What is wrong with the file, if it ends too early.
     pub cut_short: Option<LogError>,
     /// The store that it comes from.
@@ -128,16 +126,19 @@ fn from_store(path: PathBuf, store: SqliteStore, run: Option<i64>) -> Result<Sou
         stored.race
     });
     let races = races.collect();
-    let lines = store.quotes(run)?.into_iter();
+    // The latest of several texts belongs to the latest report.
+    let quotes: BTreeMap<_, _> = store
+        .quotes(run)?
+        .into_iter()
+        .map(|quote| ((quote.file.clone(), quote.line), quote))
+        .collect();
     Ok(Source {
         report: Report {
             run: told.unwrap_or_default(),
             races,
             set_aside: Vec::new(),
+            quotes: quotes.into_values().collect(),
         },
-        lines: lines
-            .map(|quote| ((quote.file, quote.line), quote.text))
-            .collect(),
         cut_short: None,
         is_log: false,
         seen,
@@ -174,7 +175,6 @@ fn from_file(path: &Path) -> Result<Source, Failure> {
     let file = open(path)?;
     let nothing = Source {
         report: Report::default(),
-        lines: HashMap::new(),
         cut_short: None,
         is_log: false,
         store: None,
@@ -188,11 +188,6 @@ fn from_file(path: &Path) -> Result<Source, Failure> {
         Some(Answer::Log(Ok(told))) => Ok(Source {
             report: told.report,
             is_log: true,
-            lines: told
-                .quotes
-                .into_iter()
-                .map(|quote| ((quote.file, quote.line), quote.text))
-                .collect(),
             cut_short: told.cut_short.map(|why| LogError::CutShort {
                 path: path.to_owned(),
                 why,

@@ -131,6 +131,26 @@ fn what_sleeps_keep_apart_is_unordered() {
     );
 }
 
+/// A recording is a list of suspects, too.
+#[test]
+fn what_is_recorded_is_hunted() {
+    let Some(place) = apart("write_then_read") else {
+        return;
+    };
+    let recorded = place.run("record -o r -- ./write_then_read".split(' '));
+    assert_eq!(recorded.status, 0, "{recorded:#?}");
+    let line = "run --suspects r --for 60s --kill --json report.json -- ./write_then_read";
+    let outcome = place.run(line.split(' '));
+    assert_eq!(outcome.status, 66, "{outcome:#?}");
+    let report = report(&place, "report.json");
+    assert_eq!(report["races"][0]["what"]["name"], "order");
+    assert_eq!(report["run"]["candidates"][0]["outcome"], "caught");
+    fs::write(place.path("cut"), &recording()[..20]).unwrap();
+    place
+        .run("run --suspects cut -- ./write_then_read".split(' '))
+        .refused(125, "cut cannot be analysed");
+}
+
 /// And the hunt catches it.
 #[test]
 fn what_is_unordered_is_caught() {

@@ -147,6 +147,8 @@ fn a_report_is_a_baseline_too() {
     let told = place.run(["report", "known.json"]);
     assert_eq!(told.status, 0, "{told:#?}");
     assert!(told.stdout().contains("RACE 1 of 1"), "{told:#?}");
+    // The document has the source lines.
+    assert!(told.stdout().contains(" │ "), "{told:#?}");
     // A race that is not new does fail if any does.
     place.build("ledger", "ledger", &[]);
     assert_eq!(observe(&place, 1, "--baseline known.json").status, 66);

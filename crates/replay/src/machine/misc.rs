@@ -151,9 +151,7 @@ impl Machine<'_> {
             4 => value & 0xffff_ffff,
             _ => value,
         };
-        self.lowest_stack = self
-            .lowest_stack
-            .min(self.native.file.general[RSP]);
+        self.lowest_stack = self.lowest_stack.min(self.native.file.general[RSP]);
     }
 }
 

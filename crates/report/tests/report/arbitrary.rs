@@ -9,7 +9,7 @@ use proptest::sample::select;
 use redhanded_model::{
     AccessKind, AccessReport, AccessValue, Analysed, Analysis, BitField, Block, Class, Context,
     ContextKind, Crash, CrashWindow, Creation, Differing, Ending, Fingerprint, Frame, Hunted,
-    Leaning, Leans, Line, Loss, Losses, Pointee, PointeeSource, Race, RaceStanding, Region,
+    Leaning, Leans, Line, Loss, Losses, Pointee, PointeeSource, Quote, Race, RaceStanding, Region,
     ReplayTally, Report, Rule, Run, SeenBy, SiteCounts, Spot, Standstill, Suspect, Svma,
     ThreadName, Typed, Unseen, Usage, Values, Verdict, What, combine,
 };
@@ -374,9 +374,15 @@ fn report(seconds: impl Strategy<Value = f64> + Clone) -> impl Strategy<Value = 
                     crash,
                     candidates: races.iter().map(hunted).collect(),
                 };
+                let quote = |(line, race): (u32, &Race)| Quote {
+                    file: race.id(),
+                    line,
+                    text: race.fingerprint.0.clone(),
+                };
                 Report {
                     run,
                     set_aside: races.clone(),
+                    quotes: (1..).zip(&races).map(quote).collect(),
                     races,
                 }
             },

@@ -460,6 +460,7 @@ pub fn run() -> Report {
         run,
         set_aside: Vec::new(),
         races: vec![bit_fields(), possibly_atomic(), unknown_origin()],
+        quotes: Vec::new(),
     }
 }
 

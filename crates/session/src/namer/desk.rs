@@ -1,11 +1,11 @@
 //! The namer's end.
 
-use super::{About, Answer, Fact, Question, Quote};
+use super::{About, Answer, Fact, Question};
 use crate::source::SourceFiles;
 use crate::{ImageFile, Mapped, read};
 use redhanded_detect::{Finding, Folder, name_code, name_crash, name_data, sort_of, tally};
 use redhanded_image::{Image, Spots};
-use redhanded_model::{Avma, Bytes, Race, Svma};
+use redhanded_model::{Avma, Bytes, Quote, Race, Svma};
 use redhanded_replay::Place;
 use redhanded_sys::{Rights, effective_user, read_sources_as};
 use redhanded_target::Module;

@@ -1,7 +1,7 @@
 //! What is read.
 
-use crate::{Day, Decision, Moment, Quoted, RunId, StoredRace, StoredRun};
-use redhanded_model::{Fingerprint, Grounds, Race, Run, State, Triage};
+use crate::{Day, Decision, Moment, RunId, StoredRace, StoredRun};
+use redhanded_model::{Fingerprint, Grounds, Quote, Race, Run, State, Triage};
 use rusqlite::types::Type;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use serde::de::DeserializeOwned;
@@ -157,12 +157,12 @@ pub fn exposure(connection: &Connection) -> rusqlite::Result<(u64, u64)> {
     })
 }
 
-pub fn quotes(connection: &Connection, run: Option<RunId>) -> rusqlite::Result<Vec<Quoted>> {
+pub fn quotes(connection: &Connection, run: Option<RunId>) -> rusqlite::Result<Vec<Quote>> {
     // The latest of several, because it belongs to the latest report.
     let mut select = connection
         .prepare("SELECT file, line, text FROM quotes WHERE ?1 IS NULL OR run = ?1 ORDER BY run")?;
     let rows = select.query_map(params![run.map(|run| run.0)], |row| {
-        Ok(Quoted {
+        Ok(Quote {
             file: row.get(0)?,
             line: row.get(1)?,
             text: row.get(2)?,

@@ -1,7 +1,7 @@
 //! What is written.
 
 use super::read::{decided, json};
-use crate::{Decision, Exposed, Moment, Quoted, RunId};
+use crate::{Decision, Exposed, Moment, RunId};
 use redhanded_model::{Fingerprint, Grounds, Race, Report, State};
 use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, params};
 use serde::Serialize;
@@ -161,7 +161,6 @@ pub fn finish(
     connection: &mut Connection,
     run: RunId,
     report: &Report,
-    quotes: &[Quoted],
     counts: bool,
     at: Moment,
 ) -> rusqlite::Result<()> {
@@ -177,7 +176,7 @@ pub fn finish(
         }
     }
     forget_halves(&transaction, run, &seen)?;
-    for quote in quotes {
+    for quote in &report.quotes {
         transaction
             .prepare_cached("INSERT OR IGNORE INTO quotes VALUES (?1, ?2, ?3, ?4)")?
             .execute(params![run.0, quote.file, quote.line, quote.text])?;

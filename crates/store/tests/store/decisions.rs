@@ -11,7 +11,7 @@ fn run(store: &mut SqliteStore, races: Vec<Race>) {
     for race in &races {
         store.saw(run, race, NOW).unwrap();
     }
-    store.finish(run, &report(races), &[], true, NOW).unwrap();
+    store.finish(run, &report(races), true, NOW).unwrap();
 }
 
 fn decide(store: &mut SqliteStore, race: &Race, state: State, until: Option<Day>) {

@@ -128,6 +128,6 @@ pub fn report(races: Vec<Race>) -> Report {
             ..Run::default()
         },
         races,
-        set_aside: Vec::new(),
+        ..Report::default()
     }
 }

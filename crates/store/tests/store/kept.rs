@@ -1,8 +1,8 @@
 //! What is kept of a run, by one process and by several.
 
 use crate::fixtures::{Place, reader_and_writer, report};
-use redhanded_model::Race;
-use redhanded_store::{Access, Exposed, Moment, Quoted, SqliteStore, Store};
+use redhanded_model::{Quote, Race, Report};
+use redhanded_store::{Access, Exposed, Moment, SqliteStore, Store};
 
 const NOW: Moment = Moment(1_800_000_000_000);
 const LATER: Moment = Moment(1_800_086_400_000);
@@ -21,15 +21,16 @@ fn a_run_is_read_back_as_it_was_told() {
     let more = [(race.fingerprint.clone(), 4)];
     store.saw_again(run, &more, LATER).unwrap();
     race.instances = 5;
-    let quote = Quoted {
+    let quote = Quote {
         file: "a.c".to_owned(),
         line: 3,
         text: "x++;".to_owned(),
     };
-    let told = report(vec![race.clone()]);
-    store
-        .finish(run, &told, std::slice::from_ref(&quote), true, LATER)
-        .unwrap();
+    let told = Report {
+        quotes: vec![quote.clone()],
+        ..report(vec![race.clone()])
+    };
+    store.finish(run, &told, true, LATER).unwrap();
     drop(store);
     let store = SqliteStore::open(&place.path(), Access::Read).unwrap();
     let runs = store.runs().unwrap();
@@ -115,7 +116,7 @@ fn several_runs_at_once_lose_nothing() {
                 }
                 own.instances = 6;
                 store
-                    .finish(run, &report(vec![own, shared]), &[], true, LATER)
+                    .finish(run, &report(vec![own, shared]), true, LATER)
                     .unwrap();
             });
         }
@@ -144,7 +145,7 @@ fn half_a_race_that_turned_out_to_be_part_of_another_is_not_kept() {
     store.saw(run, &half, NOW).unwrap();
     store.saw(run, &whole, NOW).unwrap();
     store
-        .finish(run, &report(vec![whole.clone()]), &[], true, LATER)
+        .finish(run, &report(vec![whole.clone()]), true, LATER)
         .unwrap();
     let races = store.races(None, NOW.day()).unwrap();
     assert_eq!(races.len(), 1);
@@ -162,7 +163,7 @@ fn the_first_run_that_counts_makes_its_races_known() {
         (vec![old, new], true),
     ] {
         let run = store.begin(&program(), NOW).unwrap();
-        store.finish(run, &report(races), &[], counts, NOW).unwrap();
+        store.finish(run, &report(races), counts, NOW).unwrap();
     }
     for stored in store.races(None, NOW.day()).unwrap() {
         let is_new = stored.race.what.name.as_deref() == Some("new");

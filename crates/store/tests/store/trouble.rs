@@ -14,7 +14,7 @@ fn filled() -> Place {
     let run = store.begin(&[], NOW).unwrap();
     let races = (0..200).map(|n| reader_and_writer(&format!("v{n}")));
     store
-        .finish(run, &report(races.collect()), &[], true, NOW)
+        .finish(run, &report(races.collect()), true, NOW)
         .unwrap();
     place
 }
