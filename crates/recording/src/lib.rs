@@ -23,5 +23,5 @@ pub use blocks::Source;
 pub use entries::{Entries, Item, MOST_VALUES};
 pub use notes::{Counts, Ending, Header, Hello, Module, Part, Unmapped};
 pub use reader::{Mapped, Process, Recording, RecordingError, Thread};
-pub use steps::{Damage, Step, steps};
+pub use steps::{Damage, Step, became_another, steps};
 pub use writer::Writer;
