@@ -71,24 +71,100 @@ NO_VECTORS void
 number_next(struct thread *thread)
 {
     begin_region(thread);
+    thread->is_drawing = true;
     append(thread, FIRST(WIRE_NUMBER, 0, 0), draw_number());
 }
 
-/* Writes what is in the buffer. The thread itself does so when the buffer is full; another one
- * when the process is about to become another program. */
-void
-empty_buffer(struct thread *thread)
+/* The sequencer's entry is complete. */
+NO_VECTORS void
+numbered(struct thread *thread)
 {
-    dr_mutex_lock(thread->write_lock);
-    struct entry *end = (struct entry *)thread->slots[POSITION];
+    __asm__ volatile("" ::: "memory");
+    thread->is_drawing = false;
+}
+
+static struct entry *
+position(struct thread *thread)
+{
+    struct entry *at = (struct entry *)((volatile uint64_t *)thread->slots)[POSITION];
+    __asm__ volatile("" ::: "memory");
+    return at;
+}
+
+/* Writes what is before `end`. The lock is held. */
+static void
+write_up_to(struct thread *thread, struct entry *end)
+{
     if (end > thread->written)
         output_entries(thread, thread->written, end);
     thread->written = end;
+}
+
+/* Writes what is in the buffer. */
+void
+write_buffer(struct thread *thread)
+{
+    dr_mutex_lock(thread->write_lock);
+    write_up_to(thread, position(thread));
     if (thread->slots == (uint64_t *)(dr_get_dr_segment_base(tls_segment) + tls_offset)) {
         thread->written = (struct entry *)(thread->buffer + WIRE_CHUNK_HEADER_SIZE);
         thread->slots[POSITION] = (uint64_t)thread->written;
     }
     dr_mutex_unlock(thread->write_lock);
+}
+
+/* How often a thread is asked for a moment between its sequencers. */
+#define MOST_TRIES 1000
+
+/* Writes what is in the buffer of a thread, which may be running, and a number before which there
+ * is nothing else. Without it nobody could tell a thread that waits from one whose entries are
+ * missing, and what the others did meanwhile would be worth nothing. */
+void
+write_buffer_up_to_now(struct thread *thread)
+{
+    dr_mutex_lock(thread->write_lock);
+    for (int tries = 0; tries < MOST_TRIES; tries++) {
+        struct entry *from = position(thread);
+        uint64_t number = draw_number();
+        bool is_between = !thread->is_drawing;
+        struct entry *to = position(thread);
+        for (struct entry *at = from; at < to; at++)
+            is_between = is_between && at->first >> 56 != WIRE_NUMBER;
+        if (is_between) {
+            uint64_t marked[WIRE_CHUNK_HEADER_SIZE / 8 + 4] = { 0 };
+            struct entry *mark = (struct entry *)((uint8_t *)marked + WIRE_CHUNK_HEADER_SIZE);
+            mark[0] = (struct entry){ FIRST(WIRE_NUMBER, 0, 0), number };
+            mark[1] = (struct entry){ FIRST(WIRE_FENCE, 0, 0), 0 };
+            write_up_to(thread, to);
+            output_entries(thread, mark, mark + 2);
+            break;
+        }
+        dr_thread_yield();
+    }
+    write_up_to(thread, position(thread));
+    dr_mutex_unlock(thread->write_lock);
+}
+
+static bool is_ending;
+
+void
+buffers_after_fork(void)
+{
+    is_ending = false;
+}
+
+/* Empties a thread's buffer. Whoever first finds that the recording is to end writes what all
+ * threads have: some may never fill their buffers. */
+void
+empty_buffer(struct thread *thread)
+{
+    bool ends = shared->stop != 0;
+    bool is_first = ends && recording && !__atomic_exchange_n(&is_ending, true, __ATOMIC_SEQ_CST);
+    if (is_first)
+        for_each_thread(write_buffer_up_to_now);
+    write_buffer(thread);
+    if (is_first)
+        output_end();
 }
 
 void

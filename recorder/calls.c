@@ -34,6 +34,8 @@ set_frames_end(struct thread *thread, struct frame *end)
 /* How far a handler's stack may reach, if it is not that of what it interrupts. */
 #define HANDLER_DEPTH (1 << 20)
 #define HANDLER_FRAME (16 * 1024)
+/* How far above its first stack pointer a handler may be, when it returns. */
+#define HANDLER_REST 64
 
 /* Whether a handler with a stack of its own was left without returning: the stack pointer is
  * elsewhere. */
@@ -44,6 +46,15 @@ is_handler_left(struct thread *thread, struct frame *last, uint64_t stack)
         return false;
     uint64_t top = thread->interrupted[thread->interrupted_count - 1].handler + HANDLER_FRAME;
     return stack > top || stack < top - HANDLER_DEPTH;
+}
+
+/* How many of the hooked functions are in code that a handler with a stack of its own interrupted.
+ * Where its stack is says nothing about whether they have returned. */
+static uint32_t
+hooked_floor(struct thread *thread)
+{
+    uint32_t count = thread->interrupted_count;
+    return count == 0 ? 0 : thread->interrupted[count - 1].floor;
 }
 
 /* Leaves frames that are dead when the stack pointer is this. */
@@ -60,7 +71,8 @@ leave_dead(struct thread *thread, uint64_t stack)
         last--;
     }
     set_frames_end(thread, last + 1);
-    while (thread->hooked_count > 0 && thread->hooked[thread->hooked_count - 1].stack <= stack)
+    uint32_t floor = hooked_floor(thread);
+    while (thread->hooked_count > floor && thread->hooked[thread->hooked_count - 1].stack <= stack)
         thread->hooked_count--;
 }
 
@@ -169,6 +181,11 @@ returned(uint64_t none)
         append(thread, FIRST(WIRE_RETURN, 0, hooked->function),
                place(site_of((app_pc)hooked->return_address), hooked->context));
         append_value(thread, 0, mc.xax);
+        uint64_t block;
+        if (hooked->function == WIRE_FUNCTION_POSIXMEMALIGN && (uint32_t)mc.xax == 0 &&
+            dr_safe_read((void *)hooked->argument, sizeof block, &block, NULL))
+            append_value(thread, 1, block);
+        numbered(thread);
     }
     struct frame *last = last_frame(thread);
     if ((last->stack & ~1ull) == stack) {
@@ -223,18 +240,24 @@ hook(uint64_t function)
     dr_safe_read((void *)mc.xsp, sizeof return_address, &return_address, NULL);
     leave_dead(thread, mc.xsp);
     struct frame *last = last_frame(thread);
-    uint32_t context = context_number(thread);
-    if ((last->stack & ~1ull) == stack && thread->hooked_count < MOST_HOOKED) {
-        /* The place of the call is in the caller's context. The mark sends the return to us. */
-        context = (uint32_t)last->context;
-        last->stack |= 1;
-        thread->hooked[thread->hooked_count++] =
-            (struct hooked){ stack, return_address, (uint32_t)function, context };
+    uint32_t context;
+    if ((last->stack & ~1ull) != stack || thread->hooked_count >= MOST_HOOKED) {
+        /* Its return would not be seen: what it takes would never be taken. */
+        append(thread, FIRST(WIRE_LOST, 0, 0), 1);
+        empty_if_full(thread);
+        return;
     }
+    /* The place of the call is in the caller's context. The mark sends the return to us. */
+    context = (uint32_t)last->context;
+    last->stack |= 1;
+    thread->hooked[thread->hooked_count++] = (struct hooked){
+        stack, return_address, (uint32_t)function, context, arguments[0]
+    };
     number_next(thread);
     append(thread, FIRST(WIRE_CALL, 0, function), place(site_of((app_pc)return_address), context));
     for (uint32_t i = 0; i < wire_functions[function].arguments; i++)
         append_value(thread, i, arguments[i]);
+    numbered(thread);
     empty_if_full(thread);
 }
 
@@ -255,12 +278,22 @@ handler_starts(struct thread *thread, const dr_kernel_xfer_info_t *info)
     uint32_t site = site_of(pc);
     uint32_t context = context_number(thread);
     uint64_t stack = info->source_mcontext != NULL ? info->source_mcontext->xsp : 0;
+    /* Handlers on the stack of what they interrupted may have been left by siglongjmp. */
+    while (thread->interrupted_count == MOST_INTERRUPTED) {
+        struct interrupted *left = &thread->interrupted[MOST_INTERRUPTED - 1];
+        if (left->has_own_stack || left->handler + HANDLER_REST >= stack)
+            break;
+        thread->interrupted_count--;
+    }
     if (thread->interrupted_count < MOST_INTERRUPTED) {
+        bool has_own_stack = info->target_xsp > stack || stack - info->target_xsp > HANDLER_FRAME;
+        uint32_t hooked = thread->hooked_count;
+        uint32_t floor = has_own_stack ? hooked : hooked_floor(thread);
         thread->interrupted[thread->interrupted_count++] = (struct interrupted){
-            thread->slots[FRAMES], thread->slots[CONTEXT], stack, info->target_xsp
+            thread->slots[FRAMES], thread->slots[CONTEXT], stack, info->target_xsp, hooked, floor,
+            has_own_stack
         };
         struct frame *frame = last_frame(thread) + 1;
-        bool has_own_stack = info->target_xsp > stack || stack - info->target_xsp > HANDLER_FRAME;
         if (has_own_stack && (uint64_t)(frame + 1) < thread->slots[FRAMES_LIMIT]) {
             /* The stack pointer tells nothing about the frames before this one. */
             *frame = (struct frame){ UINT64_MAX, thread->slots[CONTEXT] };
@@ -269,6 +302,7 @@ handler_starts(struct thread *thread, const dr_kernel_xfer_info_t *info)
     }
     number_next(thread);
     append(thread, FIRST(WIRE_SIGNAL, 0, (uint64_t)info->sig), place(site, context));
+    numbered(thread);
     thread->slots[CONTEXT] = context_word(context_of(context, site, pc));
     empty_if_full(thread);
 }
@@ -282,6 +316,8 @@ handler_returns(struct thread *thread, const dr_kernel_xfer_info_t *info)
         if (to->stack == info->target_xsp) {
             thread->slots[FRAMES] = to->frames;
             thread->slots[CONTEXT] = to->context;
+            if (thread->hooked_count > to->hooked)
+                thread->hooked_count = to->hooked;
             return;
         }
     }

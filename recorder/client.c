@@ -164,9 +164,11 @@ fork_init(void *drcontext)
     threads = self;
     self->next = self->previous = NULL;
     self->write_lock = dr_mutex_create();
+    self->is_drawing = false;
     self->id = (uint32_t)dr_get_thread_id(drcontext);
     sequencer_after_fork();
     dictionary_after_fork();
+    buffers_after_fork();
     own_process = system_call(SYS_getpid, 0, 0, 0, 0);
     output_again();
     hello();

@@ -80,15 +80,18 @@ output_entries(struct thread *thread, struct entry *from, struct entry *to)
 {
     if (!recording)
         return;
-    if (shared->stop) {
-        recording = false;
-        return;
-    }
     /* Sites and contexts come before what uses them. */
     write_dictionary();
     /* What is before the entries was written already, or is room for a header. */
     output_chunk(WIRE_CHUNK_ENTRIES, thread->id, (uint8_t *)from - WIRE_CHUNK_HEADER_SIZE,
                  (size_t)((uint8_t *)to - (uint8_t *)from));
+}
+
+/* Nothing more is written. */
+void
+output_end(void)
+{
+    recording = false;
 }
 
 /* This process cannot be recorded; whoever made the recording says so. */

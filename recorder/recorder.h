@@ -64,6 +64,7 @@ struct hooked {
     uint64_t return_address;
     uint32_t function;
     uint32_t context;
+    uint64_t argument; /* the first */
 };
 
 /* What a signal's handler interrupted. */
@@ -72,9 +73,12 @@ struct interrupted {
     uint64_t context;
     uint64_t stack;
     uint64_t handler; /* the stack pointer of the handler */
+    uint32_t hooked;  /* how many hooked functions had not returned */
+    uint32_t floor;   /* as many of them the stack pointer tells nothing about */
+    bool has_own_stack;
 };
 
-#define MOST_HOOKED 64
+#define MOST_HOOKED 256
 #define MOST_INTERRUPTED 64
 
 struct thread {
@@ -82,6 +86,7 @@ struct thread {
     uint32_t id;
     uint32_t hooked_count;
     uint32_t interrupted_count;
+    volatile bool is_drawing; /* between drawing a number and having its whole entry */
     uint64_t shortened; /* what a call of close_range had before it was shortened, or 0 */
     void *write_lock; /* held by whoever empties the buffer */
     uint8_t *memory;
@@ -120,9 +125,13 @@ void thread_memory_exit(struct thread *thread);
 void append(struct thread *thread, uint64_t first, uint64_t second);
 void append_value(struct thread *thread, uint32_t index, uint64_t value);
 void number_next(struct thread *thread);
+void numbered(struct thread *thread);
 void begin_region(struct thread *thread);
 void empty_if_full(struct thread *thread);
 void empty_buffer(struct thread *thread);
+void write_buffer(struct thread *thread);
+void write_buffer_up_to_now(struct thread *thread);
+void buffers_after_fork(void);
 uint64_t draw_number(void);
 
 /* output.c */
@@ -132,6 +141,7 @@ void output_close(void);
 void output_chunk(uint32_t kind, uint32_t thread, uint8_t *chunk, size_t length);
 void output_text(uint32_t kind, uint32_t thread, const char *text);
 void output_entries(struct thread *thread, struct entry *from, struct entry *to);
+void output_end(void);
 void refuse(void);
 
 /* dictionary.c */

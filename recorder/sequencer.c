@@ -66,6 +66,7 @@ atomic(uint64_t size, uint64_t site, uint64_t address)
     number_next(thread);
     append(thread, FIRST(WIRE_ATOMIC, size, address),
            place((uint32_t)site, context_number(thread)));
+    numbered(thread);
 }
 
 static NO_VECTORS void
@@ -74,6 +75,7 @@ fence(uint64_t site)
     struct thread *thread = this_thread();
     number_next(thread);
     append(thread, FIRST(WIRE_FENCE, 0, 0), place((uint32_t)site, context_number(thread)));
+    numbered(thread);
 }
 
 bool
@@ -177,6 +179,30 @@ restore_close_range(void *drcontext, struct thread *thread)
     dr_set_mcontext(drcontext, &mc);
 }
 
+/* clone3 has its arguments in memory. Flags and the address of the child's number, which are told
+ * as its third and fourth. */
+static void
+read_clone_arguments(uint64_t arguments[6])
+{
+    struct {
+        uint64_t flags, pidfd, child_tid;
+    } in_memory;
+    if (dr_safe_read((void *)arguments[0], sizeof in_memory, &in_memory, NULL)) {
+        arguments[2] = in_memory.flags;
+        arguments[3] = in_memory.child_tid;
+    }
+}
+
+/* The one that calls exec does nothing more. */
+static void
+write_before_exec(struct thread *thread)
+{
+    if (thread == this_thread())
+        write_buffer(thread);
+    else
+        write_buffer_up_to_now(thread);
+}
+
 bool
 before_system_call(void *drcontext, int number)
 {
@@ -186,14 +212,20 @@ before_system_call(void *drcontext, int number)
     number_next(thread);
     append(thread, FIRST(WIRE_SYSTEMCALL, 0, (uint64_t)number),
            place(site_of(mc.pc), context_number(thread)));
+    uint64_t arguments[6];
     for (uint32_t i = 0; i < 6; i++)
-        append_value(thread, i, dr_syscall_get_param(drcontext, (int)i));
+        arguments[i] = dr_syscall_get_param(drcontext, (int)i);
+    if (number == SYS_clone3)
+        read_clone_arguments(arguments);
+    for (uint32_t i = 0; i < 6; i++)
+        append_value(thread, i, arguments[i]);
+    numbered(thread);
     empty_if_full(thread);
     if (number == SYS_close_range)
         shorten_close_range(drcontext, thread);
     if (number == SYS_execve || number == SYS_execveat) {
         /* If it succeeds, nothing of this program is left. */
-        for_each_thread(empty_buffer);
+        for_each_thread(write_before_exec);
     } else if (number == SYS_exit_group) {
         /* The child of a vfork ends without an event. */
         empty_buffer(thread);
@@ -208,6 +240,7 @@ after_system_call(void *drcontext, int number)
     number_next(thread);
     append(thread, FIRST(WIRE_SYSTEMRETURN, 0, (uint64_t)number), place(0, context_number(thread)));
     append_value(thread, 0, dr_syscall_get_result(drcontext));
+    numbered(thread);
     if (number == SYS_close_range)
         restore_close_range(drcontext, thread);
     empty_if_full(thread);
@@ -220,6 +253,7 @@ thread_starts(struct thread *thread, uint64_t tls, uint64_t stack)
     append(thread, FIRST(WIRE_START, 0, 0), 0);
     append_value(thread, 0, tls);
     append_value(thread, 1, stack);
+    numbered(thread);
 }
 
 void
@@ -227,4 +261,5 @@ thread_ends(struct thread *thread)
 {
     number_next(thread);
     append(thread, FIRST(WIRE_EXIT, 0, 0), 0);
+    numbered(thread);
 }

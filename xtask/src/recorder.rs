@@ -189,6 +189,12 @@ fn header() -> String {
     let last = Function::ALL.iter().map(|function| *function as u16).max();
     let count = last.unwrap_or(0) + 1;
     define("functions", &count.to_string());
+    for function in Function::ALL {
+        define(
+            &format!("function_{function:?}"),
+            &(*function as u16).to_string(),
+        );
+    }
     header += "struct wire_function {\n    const char *symbol;\n    unsigned arguments;\n};\n";
     header += "__attribute__((unused)) static const struct wire_function \
                wire_functions[WIRE_FUNCTIONS] = {\n";
@@ -231,6 +237,7 @@ mod tests {
             "#define WIRE_ATOMIC 4",
             "#define WIRE_SYSTEMRETURN 22",
             "#define WIRE_CHUNK_HELLO 1",
+            "#define WIRE_FUNCTION_POSIXMEMALIGN 86",
             "    [1] = { \"pthread_mutex_lock\", 1 },",
             "    [70] = { \"pthread_create\", 3 },",
         ] {

@@ -60,6 +60,9 @@ struct Score {
     /// Racy programs with a labelled pair, and how many of those pairs were named.
     labelled: u32,
     named: u32,
+    /// Programs that were not called racy, but in which something was suspected: those that are
+    /// racy, and the others.
+    suspected: [u32; 2],
 }
 
 impl Score {
@@ -70,6 +73,9 @@ impl Score {
             (false, false) => &mut self.true_negatives,
             (false, true) => &mut self.false_positives,
         } += 1;
+        if !answer.racy && answer.suspects > 0 {
+            self.suspected[usize::from(!label.racy)] += 1;
+        }
         if label.racy && !label.pairs.is_empty() {
             self.labelled += 1;
             self.named += u32::from(answer.names(&label.pairs));
@@ -80,8 +86,14 @@ impl Score {
         let right = self.true_positives + self.true_negatives;
         let racy = self.true_positives + self.false_negatives;
         let clean = self.true_negatives + self.false_positives;
+        let suspected = match self.suspected {
+            [0, 0] => String::new(),
+            [racy, clean] => {
+                format!("  only suspects in {racy} racy and {clean} race-free programs")
+            }
+        };
         format!(
-            "{:<10} recall {}  specificity {}  accuracy {}  exact pair {}",
+            "{:<10} recall {}  specificity {}  accuracy {}  exact pair {}{suspected}",
             tool.name(),
             ratio(self.true_positives, racy),
             ratio(self.true_negatives, clean),
@@ -109,10 +121,11 @@ pub fn run(options: &Options) -> Result<()> {
     }
     ensure!(!tools.is_empty(), "no tool to ask");
     let redhanded = match &options.redhanded {
-        None if !tools.contains(&Tool::Redhanded) => PathBuf::new(),
+        None if !tools.iter().any(|tool| tool.is_ours()) => PathBuf::new(),
         named => paths::redhanded(named.as_deref())?,
     };
-    let mut csv = "file,label,tool,answer,pair_labelled,pair_named,windows,seconds\n".to_owned();
+    let mut csv =
+        "file,label,tool,answer,pair_labelled,pair_named,windows,seconds,suspects\n".to_owned();
     let mut scores: Vec<Score> = tools.iter().map(|_| Score::default()).collect();
     let mut asked = 0;
     for source in sources(options)? {
@@ -210,7 +223,7 @@ impl Row<'_> {
         let word = |yes| if yes { "yes" } else { "no" };
         writeln!(
             csv,
-            "{},{},{},{},{},{},{},{:.1}",
+            "{},{},{},{},{},{},{},{:.1},{}",
             quoted(self.name),
             word(self.label.racy),
             self.tool.name(),
@@ -221,7 +234,8 @@ impl Row<'_> {
                 .windows
                 .map(|windows| windows.to_string())
                 .unwrap_or_default(),
-            took.as_secs_f64()
+            took.as_secs_f64(),
+            self.answer.suspects
         )?;
         Ok(())
     }
@@ -272,7 +286,7 @@ fn read_label(source: &Path) -> Result<Label> {
 fn build(source: &Path, tool: Tool, cflags: &str) -> Result<PathBuf> {
     let folder = paths::target().join("suite").join(match tool {
         Tool::Tsan => "tsan",
-        Tool::Redhanded | Tool::Helgrind | Tool::Drd => "plain",
+        Tool::Redhanded | Tool::Check | Tool::Helgrind | Tool::Drd => "plain",
     });
     fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
     let program = folder.join(source.file_stem().unwrap_or_default());

@@ -167,7 +167,10 @@ impl Variable {
             sharing.write.filter(|write| write.thread != touch.thread)
         };
         let broken = self.is_modified && self.candidates == Some(LockSet::EMPTY);
-        let other = written.or(sharing.other).filter(|_| broken)?;
+        // Two reads are no race, whatever was held.
+        let conflicts = |other: &Touch| other.kind.conflicts(touch.kind);
+        let other = written.or(sharing.other).filter(|_| broken);
+        let other = other.filter(conflicts)?;
         Some((other, before))
     }
 

@@ -22,7 +22,7 @@ use redhanded_detect::{Folded, Folder};
 use redhanded_image::DebugSearch;
 use redhanded_model::{Analysed, Analysis, Ending, Recorded, Report, Run, Unseen};
 use redhanded_recording::translate::Translator;
-use redhanded_recording::{Damage, Process, Recording, steps};
+use redhanded_recording::{Damage, Process, Recording, became_another, steps};
 use redhanded_report::{Progress, Shown, Terminal, Writer};
 use redhanded_session::{Answer, Question};
 use redhanded_sys::{Rights, effective_user, renounce_debug_information};
@@ -129,6 +129,7 @@ pub fn examine(
         recorded: Recorded::default(),
         unseen: Vec::new(),
         cut_short: recording.cut_short().map(str::to_owned),
+        ends_early: false,
         modules: 0,
     };
     for process in recording.processes() {
@@ -144,7 +145,7 @@ pub fn examine(
         run: Run {
             recorded: Some(examination.recorded),
             unseen: examination.unseen,
-            cut_short: examination.cut_short.is_some(),
+            cut_short: examination.cut_short.is_some() || examination.ends_early,
             ..about(&recording)
         },
         races,
@@ -191,6 +192,8 @@ struct Examination<'a> {
     recorded: Recorded,
     unseen: Vec<Unseen>,
     cut_short: Option<String>,
+    /// Whether a process was not recorded to its end, in a recording that is sound.
+    ends_early: bool,
     /// Modules so far, of all processes.
     modules: u32,
 }
@@ -208,12 +211,38 @@ impl Examination<'_> {
 
     /// Counts what is recorded of a process that is not analysed.
     fn count(&mut self, process: &Process) {
-        for step in steps(self.recording, process, &Damage::default()) {
+        let damage = Damage::default();
+        let mut last = None;
+        for step in steps(self.recording, process, &damage) {
             self.recorded.entries += 1;
             self.recorded.sequencers += u64::from(step.item.number.is_some());
+            last = Some(step.item);
+        }
+        if !became_another(last.as_slice()) {
+            self.ended_early(process, &damage);
         }
         self.recorded.processes += 1;
         self.recorded.threads += process.threads().len() as u64;
+    }
+
+    /// Says that what threads of a process did last is not known, if it is not.
+    fn ended_early(&mut self, process: &Process, damage: &Damage) {
+        let Some(why) = damage.get() else {
+            return;
+        };
+        let stopped = self.recording.ending().and_then(|end| end.stopped.as_ref());
+        let is_alone = process.threads().len() <= 1;
+        if damage.is_early_end() && (stopped.is_some() || is_alone) {
+            let why = match stopped {
+                Some(why) => format!("the recording was stopped, because {why}"),
+                None => "it was killed, and what it had not written by then is lost".to_owned(),
+            };
+            let what = format!("the last that process {} did", process.hello().process);
+            self.unseen(&what, why);
+            self.ends_early = true;
+        } else {
+            self.cut_short.get_or_insert(why);
+        }
     }
 
     fn process(&mut self, process: &Process) {
@@ -314,10 +343,12 @@ impl Examination<'_> {
             pairs.add_suspicions(analysis.finish());
         }
         let mut pairs = pairs.finish();
-        if let Some(why) = damage.get() {
+        if damage.get().is_some() {
             // What an unfinished region did later is not known.
             pairs.distrust_from(&last);
-            self.cut_short.get_or_insert(why);
+            if !shared.became_another() {
+                self.ended_early(process, &damage);
+            }
         }
         (pairs, translator)
     }

@@ -21,6 +21,8 @@ use thiserror::Error;
 const TURN: Duration = Duration::from_millis(20);
 /// How long a program that is told to end may take before it is killed.
 const GRACE: Duration = Duration::from_secs(5);
+/// How long its threads then have to write what they hold.
+const LAST: Duration = Duration::from_secs(1);
 
 /// How a program is recorded.
 #[derive(Clone, Copy, Debug, Default)]
@@ -199,14 +201,19 @@ impl Watch {
         let elapsed = self.started.elapsed();
         match (self.options.until, &self.stopped) {
             (Some(until), None) if elapsed >= until => {
-                let _ = streams.stop();
                 self.stopped = Some((Instant::now(), "the time was over".to_owned()));
                 if self.options.kill {
+                    // Its end is recorded, too: only then all threads are whole.
                     let _ = sys::kill(self.child.pid, libc::SIGTERM);
+                } else {
+                    let _ = streams.stop();
                 }
             }
             (_, Some((since, _))) if self.options.kill && since.elapsed() >= GRACE => {
-                let _ = sys::kill(self.child.pid, libc::SIGKILL);
+                let _ = streams.stop();
+                if since.elapsed() >= GRACE + LAST {
+                    let _ = sys::kill(self.child.pid, libc::SIGKILL);
+                }
             }
             _ => {}
         }

@@ -24,17 +24,67 @@ impl Sequenced for Step {
 
 /// What is wrong with the threads that were read so far.
 #[derive(Clone, Default)]
-pub struct Damage(Rc<RefCell<Option<String>>>);
+pub struct Damage(Rc<RefCell<Option<Wrong>>>);
+
+struct Wrong {
+    why: String,
+    kind: Wrongness,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Wrongness {
+    /// The file is damaged.
+    Damage,
+    /// A thread has no end.
+    NoEnd,
+    /// A thread has no end, but all that it did before its last number is there.
+    NoEndAfterMark,
+}
+
+impl Step {
+    /// Whether it is what the recorder puts behind all that a thread has done, when it stops.
+    fn is_mark(&self) -> bool {
+        is_mark(&self.item)
+    }
+}
+
+/// A fence of the program's has a site.
+fn is_mark(item: &Item) -> bool {
+    item.entry.kind == Kind::Fence && item.entry.word == 0
+}
 
 impl Damage {
     /// What is wrong, in words, if anything is.
     #[must_use]
     pub fn get(&self) -> Option<String> {
-        self.0.borrow().clone()
+        self.0.borrow().as_ref().map(|wrong| wrong.why.clone())
     }
 
-    fn set(&self, why: String) {
-        self.0.borrow_mut().get_or_insert(why);
+    /// Whether the file itself is sound, and a thread only has no end in it: it was killed, or
+    /// the recording was stopped.
+    #[must_use]
+    pub fn is_early_end(&self) -> bool {
+        let wrong = self.0.borrow();
+        wrong
+            .as_ref()
+            .is_some_and(|wrong| wrong.kind != Wrongness::Damage)
+    }
+
+    /// Whether this step can still be believed: nothing that came before it is missing.
+    fn admits(&self, step: &Step) -> bool {
+        self.0
+            .borrow()
+            .as_ref()
+            .is_none_or(|wrong| wrong.kind == Wrongness::NoEndAfterMark && step.is_mark())
+    }
+
+    fn set(&self, why: impl Into<String>, kind: Wrongness) {
+        let mut wrong = self.0.borrow_mut();
+        let is_worse = |known: &Wrong| known.kind == Wrongness::NoEndAfterMark;
+        if wrong.as_ref().is_none_or(is_worse) {
+            let why = why.into();
+            *wrong = Some(Wrong { why, kind });
+        }
     }
 }
 
@@ -42,6 +92,8 @@ impl Damage {
 ///
 /// Where a thread ends too early, because the recording was cut short or is damaged, the stream
 /// ends. What this thread released later is not known, and others would seem to be unordered.
+/// Where the recorder was stopped, it says how far each thread was; the earliest of these ends the
+/// stream, but for the ends of the others' regions.
 pub fn steps<'a>(
     recording: &'a Recording,
     process: &'a Process,
@@ -57,11 +109,31 @@ pub fn steps<'a>(
             damage: damage.clone(),
             is_whole: process.is_whole(),
             has_ended: true,
+            is_marked: false,
         });
     let damage = damage.clone();
     let merged: Merge<Own<'a>> = merge(threads);
-    merged.take_while(move |_| damage.get().is_none())
+    merged.take_while(move |step| damage.admits(step))
 }
+
+/// Whether a process became another program, so that its threads have no end: the last that one
+/// of them did was to ask for it, and the others did nothing after that. Each thread has the last
+/// of its items here.
+#[must_use]
+pub fn became_another(last: &[Item]) -> bool {
+    let asks = last.iter().find(|item| {
+        let is_exec = matches!(item.entry.address, EXECVE | EXECVEAT);
+        item.entry.kind == Kind::SystemCall && is_exec
+    });
+    asks.is_some_and(|asks| {
+        // A fence shows how far a thread was when everything was written.
+        let is_earlier = |item: &Item| item.number <= asks.number || item.entry.kind == Kind::Fence;
+        last.iter().all(is_earlier)
+    })
+}
+
+const EXECVE: u64 = 59;
+const EXECVEAT: u64 = 322;
 
 /// The steps of one thread.
 struct Own<'a> {
@@ -71,6 +143,8 @@ struct Own<'a> {
     is_whole: bool,
     /// Whether the last entry was the last of a thread.
     has_ended: bool,
+    /// Whether the last entry shows that there is nothing else before it.
+    is_marked: bool,
 }
 
 impl Iterator for Own<'_> {
@@ -80,17 +154,22 @@ impl Iterator for Own<'_> {
         match self.entries.next() {
             Some(Ok(item)) => {
                 self.has_ended = item.entry.kind == Kind::Exit;
+                self.is_marked = is_mark(&item);
                 Some(Step {
                     thread: self.index,
                     item,
                 })
             }
             Some(Err(why)) => {
-                self.damage.set(why);
+                self.damage.set(why, Wrongness::Damage);
                 None
             }
             None if !self.is_whole && !self.has_ended => {
-                self.damage.set("a thread ends before its end".into());
+                let kind = match self.is_marked {
+                    true => Wrongness::NoEndAfterMark,
+                    false => Wrongness::NoEnd,
+                };
+                self.damage.set("a thread ends before its end", kind);
                 None
             }
             None => None,

@@ -4,6 +4,7 @@
 //! many hides a race, and one too few accuses a program. Nothing here reads files. What the
 //! source says of an access comes from a [`Judge`].
 
+mod barriers;
 mod calls;
 mod memory;
 mod system;
@@ -12,6 +13,7 @@ use crate::entries::Item;
 use crate::reader::Process;
 use crate::steps::Step;
 use crate::wire::{Function, Kind};
+use barriers::Barriers;
 use calls::{Open, is_allocator, keeps_inner};
 pub use memory::{Allocation, Origin};
 use memory::{Memory, bytes};
@@ -47,6 +49,13 @@ const CHANNEL: Object = Object {
     id: 0,
 };
 
+/// The object that stands for the ends of all threads. What the kernel gives back then, it gives
+/// to whoever waits.
+const ENDED: Object = Object {
+    kind: ObjectKind::Channel,
+    id: 2,
+};
+
 /// The object that stands for all signals.
 const SIGNAL: Object = Object {
     kind: ObjectKind::Signal,
@@ -77,6 +86,8 @@ pub struct Task {
     /// The memory that its stack is in, as far as that is known.
     pub stack: Option<Bytes>,
     has_ended: bool,
+    /// The word that the kernel clears at its end.
+    cleared: Option<u64>,
 }
 
 /// The bytes that an access touches; none if they are a thread's own. Those that are reached
@@ -104,8 +115,10 @@ pub struct Translator<'a> {
     threads: Vec<Thread>,
     /// Threads that were created and have not begun, by their number for the kernel.
     expected: HashMap<u32, TaskId>,
+    begun: HashMap<u32, Began>,
     memory: Memory,
     futexes: Futexes,
+    barriers: Barriers,
     lost: u64,
 }
 
@@ -114,6 +127,15 @@ struct Thread {
     task: Option<TaskId>,
     open: Vec<Open>,
     calling: Option<Calling>,
+    /// The number behind those of its last sequencer's events.
+    spare: Option<u64>,
+}
+
+/// Who began last with a number of the kernel's, and when.
+#[derive(Clone, Copy)]
+struct Began {
+    task: TaskId,
+    number: Option<u64>,
 }
 
 /// Where events go, with what they have in common.
@@ -158,8 +180,10 @@ impl<'a> Translator<'a> {
                 .map(|_| Thread::default())
                 .collect(),
             expected: HashMap::new(),
+            begun: HashMap::new(),
             memory: Memory::default(),
             futexes: Futexes::default(),
+            barriers: Barriers::default(),
             lost: 0,
         }
     }
@@ -204,6 +228,10 @@ impl<'a> Translator<'a> {
             self.start(*thread, item, events);
             return;
         }
+        if item.entry.kind == Kind::Exit && self.threads[*thread as usize].task.is_none() {
+            // The child of a vfork: it is told once more, at the end of its parent.
+            return;
+        }
         let task = self.task(*thread);
         let mut out = Out {
             events,
@@ -211,6 +239,7 @@ impl<'a> Translator<'a> {
             place: Place(item.entry.word),
             number: item.number.map(Self::scaled),
         };
+        self.retake(*thread, item, judge, &mut out);
         match item.entry.kind {
             Kind::Read => self.access(*thread, item, AccessKind::Read, judge, &mut out),
             Kind::Write => self.access(*thread, item, AccessKind::Write, judge, &mut out),
@@ -223,13 +252,68 @@ impl<'a> Translator<'a> {
             Kind::SystemReturn => self.system_return(*thread, item, &mut out),
             Kind::Signal => out.acquire(SIGNAL, Mode::Exclusive),
             Kind::Exit => {
-                self.tasks[task.0 as usize].has_ended = true;
-                let thread = &mut self.threads[*thread as usize];
-                *thread = Thread::default();
-                out.put(What::Exit);
+                self.threads[*thread as usize].calling = None;
+                self.ended(task, &mut out);
+                self.threads[*thread as usize] = Thread::default();
             }
             Kind::Lost => self.lost = self.lost.saturating_add(item.entry.word.max(1)),
             Kind::Start | Kind::Number | Kind::Value => {}
+        }
+        if out.number.is_some() {
+            self.threads[*thread as usize].spare = out.number;
+        }
+    }
+
+    /// A thread ends. The kernel gives back the robust mutexes that it holds, and clears a word
+    /// that others may wait for or look at.
+    fn ended(&mut self, task: TaskId, out: &mut Out<'_>) {
+        let task = &mut self.tasks[task.0 as usize];
+        task.has_ended = true;
+        out.release(ENDED);
+        if let Some(word) = task.cleared {
+            out.put(What::Access(Access {
+                bytes: bytes(word, 4),
+                kind: AccessKind::Write,
+                atomicity: Atomicity::Atomic(Ordering::Release),
+            }));
+            out.release(self.futexes.object(word));
+        }
+        out.put(What::Exit);
+    }
+
+    /// If a thread is cancelled while it waits for a condition, the wait takes the mutex again
+    /// and never returns: the program's own code runs. This also happens in the handler of a
+    /// signal, which cannot be told from it.
+    fn retake(&mut self, thread: u32, item: &Item, judge: &mut dyn Judge, out: &mut Out<'_>) {
+        let Thread { open, spare, .. } = &mut self.threads[thread as usize];
+        let Some(open) = open.last_mut().filter(|open| !open.has_retaken) else {
+            return;
+        };
+        let Some(mutex) = calls::awaited_with(open) else {
+            return;
+        };
+        let acts = matches!(
+            item.entry.kind,
+            Kind::Read | Kind::Write | Kind::Update | Kind::Atomic | Kind::Call
+        );
+        if !acts || judge.is_runtime(item.entry.site()) {
+            return;
+        }
+        open.has_retaken = true;
+        if out.number.is_some() {
+            out.acquire(mutex, Mode::Exclusive);
+        } else if let Some(number) = spare {
+            // The mutex was taken before the last sequencer: taking it is one.
+            out.events.push(Event {
+                thread: out.thread,
+                place: out.place,
+                number: Some(*number),
+                what: What::Acquire {
+                    object: mutex,
+                    mode: Mode::Exclusive,
+                },
+            });
+            *number = number.saturating_add(1);
         }
     }
 
@@ -255,6 +339,7 @@ impl<'a> Translator<'a> {
             base: 0,
             stack: None,
             has_ended: false,
+            cleared: None,
         });
         id
     }
@@ -270,8 +355,12 @@ impl<'a> Translator<'a> {
                 task
             }
             None => {
-                let creator = self.only_creator(thread);
+                let calling = self.only_creator(thread);
+                let creator = calling.map(|(creator, calling)| (creator, calling.place));
                 let task = self.new_task(thread, creator);
+                if let Some((_, calling)) = calling {
+                    self.tasks[task.0 as usize].cleared = calling.cleared_by_child();
+                }
                 if let Some((creator, place)) = creator {
                     events.push(Event {
                         thread: creator,
@@ -289,6 +378,11 @@ impl<'a> Translator<'a> {
             task: Some(task),
             ..Thread::default()
         };
+        let began = Began {
+            task,
+            number: item.number,
+        };
+        self.begun.insert(tid, began);
         let mut out = Out {
             events,
             thread: task,
@@ -309,10 +403,10 @@ impl<'a> Translator<'a> {
 
     /// The thread that is creating one, if exactly one is. If several are, nobody knows whose
     /// child a new thread is; without a creator it comes after everything before it.
-    fn only_creator(&self, but: u32) -> Option<(TaskId, Place)> {
+    fn only_creator(&self, but: u32) -> Option<(TaskId, Calling)> {
         let mut creating = self.threads.iter().zip(0..).filter_map(|(thread, index)| {
             let calling = thread.calling.as_ref().filter(|call| call.creates())?;
-            (index != but).then_some((thread.task?, calling.place))
+            (index != but).then_some((thread.task?, *calling))
         });
         let first = creating.next();
         first.filter(|_| creating.next().is_none())
@@ -373,12 +467,16 @@ impl<'a> Translator<'a> {
             function,
             arguments: [argument(0), argument(1), argument(2)],
             place: out.place,
+            has_retaken: false,
         };
         let calls = &mut self.threads[thread as usize].open;
         if calls.len() < DEEPEST {
             calls.push(open);
+        } else {
+            // Nobody will know what its return means.
+            self.lost = self.lost.saturating_add(1);
         }
-        calls::entered(&open, &mut self.memory, out);
+        calls::entered(&open, &mut self.memory, &mut self.barriers, out);
     }
 
     fn returned(&mut self, thread: u32, item: &Item, out: &mut Out<'_>) {
@@ -401,7 +499,7 @@ impl<'a> Translator<'a> {
             }
             return;
         }
-        calls::left(&open, item, &mut self.memory, out);
+        calls::left(&open, item, &mut self.memory, &mut self.barriers, out);
     }
 
     /// The thread that a `pthread_t` stands for and that has ended: the latest, because the next
@@ -435,13 +533,8 @@ impl<'a> Translator<'a> {
         if calling.creates()
             && let Ok(tid) = u32::try_from(result)
             && tid != 0
-            && !self.is_running(tid)
         {
-            // The thread has not begun: this comes before.
-            let child = self.new_task(u32::MAX, Some((out.thread, calling.place)));
-            self.tasks[child.0 as usize].tid = tid;
-            self.expected.insert(tid, child);
-            out.put(What::Create { child });
+            self.created(tid, &calling, out);
             return;
         }
         system::left(
@@ -454,10 +547,39 @@ impl<'a> Translator<'a> {
         );
     }
 
-    /// Whether a thread of this number has begun and not ended.
-    fn is_running(&self, tid: u32) -> bool {
-        let threads = self.process.threads().iter();
-        let mut running = threads.zip(&self.threads);
-        running.any(|(thread, state)| thread.id() == tid && state.task.is_some())
+    /// A thread or a process was created, which may have begun since, and even have ended.
+    fn created(&mut self, tid: u32, calling: &Calling, out: &mut Out<'_>) {
+        let begun = self.begun.get(&tid).copied();
+        let since = |began: &Began| began.number > calling.since || !self.has_ended(began.task);
+        let Some(Began { task: child, .. }) = begun.filter(since) else {
+            // It has not begun: this comes before.
+            let child = self.new_task(u32::MAX, Some((out.thread, calling.place)));
+            let task = &mut self.tasks[child.0 as usize];
+            task.tid = tid;
+            task.cleared = calling.cleared_by_child();
+            self.expected.insert(tid, child);
+            out.put(What::Create { child });
+            return;
+        };
+        self.tasks[child.0 as usize].cleared = calling.cleared_by_child();
+        if !calling.waits_for_child() {
+            out.put(What::SystemCall);
+            return;
+        }
+        // It no longer uses this memory. Nothing else says so: it has become another program.
+        if !self.has_ended(child) {
+            let parent = std::mem::replace(&mut out.thread, child);
+            self.ended(child, out);
+            out.thread = parent;
+            let index = self.tasks[child.0 as usize].thread;
+            if let Some(thread) = self.threads.get_mut(index as usize) {
+                *thread = Thread::default();
+            }
+        }
+        out.put(What::Join { child });
+    }
+
+    fn has_ended(&self, task: TaskId) -> bool {
+        self.tasks[task.0 as usize].has_ended
     }
 }

@@ -254,6 +254,8 @@ functions! {
     WriteTryLock = 14: "pthread_rwlock_trywrlock", 1;
     WriteTimedLock = 15: "pthread_rwlock_timedwrlock", 1;
     ReadWriteUnlock = 16: "pthread_rwlock_unlock", 1;
+    ReadClockLock = 17: "pthread_rwlock_clockrdlock", 1;
+    WriteClockLock = 18: "pthread_rwlock_clockwrlock", 1;
     SpinLock = 20: "pthread_spin_lock", 1;
     SpinTryLock = 21: "pthread_spin_trylock", 1;
     SpinUnlock = 22: "pthread_spin_unlock", 1;
@@ -288,6 +290,7 @@ functions! {
     PosixMemalign = 86: "posix_memalign", 3;
     Valloc = 87: "valloc", 1;
     ReallocArray = 88: "reallocarray", 3;
+    Pvalloc = 89: "pvalloc", 1;
     GompParallel = 100: "GOMP_parallel", 3;
     GompBarrier = 101: "GOMP_barrier", 0;
     GompCriticalStart = 102: "GOMP_critical_start", 0;
@@ -311,6 +314,42 @@ functions! {
     GompLoopEnd = 120: "GOMP_loop_end", 0;
     GompSectionsEnd = 121: "GOMP_sections_end", 0;
     GompTask = 122: "GOMP_task", 3;
+    GompBarrierCancel = 123: "GOMP_barrier_cancel", 0;
+    GompLoopEndCancel = 124: "GOMP_loop_end_cancel", 0;
+    GompSectionsEndCancel = 125: "GOMP_sections_end_cancel", 0;
+    GompParallelSections = 126: "GOMP_parallel_sections", 3;
+    GompParallelReductions = 127: "GOMP_parallel_reductions", 3;
+    GompParallelLoopStatic = 128: "GOMP_parallel_loop_static", 3;
+    GompParallelLoopDynamic = 129: "GOMP_parallel_loop_dynamic", 3;
+    GompParallelLoopGuided = 130: "GOMP_parallel_loop_guided", 3;
+    GompParallelLoopRuntime = 131: "GOMP_parallel_loop_runtime", 3;
+    GompParallelLoopNonmonotonicDynamic = 132: "GOMP_parallel_loop_nonmonotonic_dynamic", 3;
+    GompParallelLoopNonmonotonicGuided = 133: "GOMP_parallel_loop_nonmonotonic_guided", 3;
+    GompParallelLoopNonmonotonicRuntime = 134: "GOMP_parallel_loop_nonmonotonic_runtime", 3;
+    GompParallelLoopMaybeNonmonotonicRuntime = 135:
+        "GOMP_parallel_loop_maybe_nonmonotonic_runtime", 3;
+    GompTaskloop = 136: "GOMP_taskloop", 3;
+    GompTaskloopLong = 137: "GOMP_taskloop_ull", 3;
+    GompDoacrossPost = 138: "GOMP_doacross_post", 1;
+    GompDoacrossWait = 139: "GOMP_doacross_wait", 1;
+    GompDoacrossLongPost = 140: "GOMP_doacross_ull_post", 1;
+    GompDoacrossLongWait = 141: "GOMP_doacross_ull_wait", 1;
+    GompDynamicStart = 142: "GOMP_loop_dynamic_start", 0;
+    GompDynamicNext = 143: "GOMP_loop_dynamic_next", 0;
+    GompGuidedStart = 144: "GOMP_loop_guided_start", 0;
+    GompGuidedNext = 145: "GOMP_loop_guided_next", 0;
+    GompRuntimeStart = 146: "GOMP_loop_runtime_start", 0;
+    GompRuntimeNext = 147: "GOMP_loop_runtime_next", 0;
+    GompNonmonotonicDynamicStart = 148: "GOMP_loop_nonmonotonic_dynamic_start", 0;
+    GompNonmonotonicDynamicNext = 149: "GOMP_loop_nonmonotonic_dynamic_next", 0;
+    GompNonmonotonicGuidedStart = 150: "GOMP_loop_nonmonotonic_guided_start", 0;
+    GompNonmonotonicGuidedNext = 151: "GOMP_loop_nonmonotonic_guided_next", 0;
+    GompNonmonotonicRuntimeStart = 152: "GOMP_loop_nonmonotonic_runtime_start", 0;
+    GompNonmonotonicRuntimeNext = 153: "GOMP_loop_nonmonotonic_runtime_next", 0;
+    GompMaybeNonmonotonicRuntimeStart = 154: "GOMP_loop_maybe_nonmonotonic_runtime_start", 0;
+    GompMaybeNonmonotonicRuntimeNext = 155: "GOMP_loop_maybe_nonmonotonic_runtime_next", 0;
+    GompSectionsStart = 156: "GOMP_sections_start", 0;
+    GompSectionsNext = 157: "GOMP_sections_next", 0;
 }
 
 #[cfg(test)]

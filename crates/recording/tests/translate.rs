@@ -7,6 +7,9 @@ use redhanded_recording::wire::{ChunkKind, Entry, Function, Kind};
 use redhanded_recording::{Damage, Header, Item, Recording, Writer, steps};
 use std::path::Path;
 
+#[path = "translate/unusual.rs"]
+mod unusual;
+
 const X: u64 = 0x50_5000;
 const LOCK: u64 = 0x50_6000;
 const RUNTIME: u32 = 900;

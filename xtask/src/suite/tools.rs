@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use clap::ValueEnum;
-use redhanded_model::Report;
+use redhanded_model::{Class, Race, RaceStanding, Report};
 
 use super::label::Pair;
 use crate::command;
@@ -19,6 +19,8 @@ use crate::packages::on_path;
 pub enum Tool {
     /// This project.
     Redhanded,
+    /// This project's `redhanded check`: a recording, its analysis, and a hunt.
+    Check,
     /// ThreadSanitizer of gcc, for which the program is built anew.
     Tsan,
     /// Valgrind's helgrind.
@@ -36,6 +38,8 @@ pub struct Answer {
     pub pairs: Vec<Pair>,
     /// Lines it named without the other side.
     pub lines: Vec<u32>,
+    /// How many races are only suspected, which is not enough to call a program racy.
+    pub suspects: u64,
     /// The number of windows, if the detector has windows.
     pub windows: Option<u64>,
 }
@@ -59,10 +63,16 @@ impl Tool {
     pub fn name(self) -> &'static str {
         match self {
             Self::Redhanded => "redhanded",
+            Self::Check => "check",
             Self::Tsan => "tsan",
             Self::Helgrind => "helgrind",
             Self::Drd => "drd",
         }
+    }
+
+    /// Whether it needs the redhanded binary.
+    pub fn is_ours(self) -> bool {
+        matches!(self, Self::Redhanded | Self::Check)
     }
 
     /// Whether it can be used here; else why not.
@@ -91,15 +101,15 @@ pub struct Question<'a> {
 impl Question<'_> {
     /// Runs the program under the tool until it answers or the budget is spent.
     pub fn ask(&self, tool: Tool) -> Result<Answer> {
-        if tool == Tool::Redhanded {
-            return self.ask_redhanded();
+        if matches!(tool, Tool::Redhanded | Tool::Check) {
+            return self.ask_redhanded(tool);
         }
         let start = Instant::now();
         loop {
             let mut command = match tool {
                 Tool::Helgrind => self.valgrind(&["--tool=helgrind"]),
                 Tool::Drd => self.valgrind(&["--tool=drd", "--check-stack-var=yes"]),
-                Tool::Tsan | Tool::Redhanded => {
+                Tool::Tsan | Tool::Redhanded | Tool::Check => {
                     // TSan's shadow memory does not fit every layout of the address space.
                     let mut command = Command::new("setarch");
                     command.arg("-R").arg(self.program);
@@ -119,20 +129,27 @@ impl Question<'_> {
         }
     }
 
-    fn ask_redhanded(&self) -> Result<Answer> {
+    fn ask_redhanded(&self, tool: Tool) -> Result<Answer> {
         let file: PathBuf = self.program.with_extension("json");
         let _ = fs::remove_file(&file);
         let mut command = Command::new(self.redhanded);
+        let (words, patience): (&[&str], _) = match tool {
+            // To record and to analyse takes longer than to hunt.
+            Tool::Check => (&["check", "--hunt"], Duration::from_secs(600)),
+            _ => (
+                &["run", "--seed", "1", "--kill", "--for"],
+                Duration::from_secs(40),
+            ),
+        };
         command
-            .arg("run")
+            .args(words)
+            .arg(format!("{}ms", self.budget.as_millis()))
             .arg("--json")
             .arg(&file)
-            .args(["--seed", "1", "--kill", "--for"])
-            .arg(format!("{}ms", self.budget.as_millis()))
             .arg("--")
             .arg(self.program)
             .env("OMP_NUM_THREADS", self.threads.to_string());
-        command::captured(&mut command, self.budget + Duration::from_secs(40))?;
+        command::captured(&mut command, self.budget + patience)?;
         let report = judge::read(&file)?;
         Ok(redhanded(&report, self.source))
     }
@@ -144,13 +161,22 @@ impl Question<'_> {
     }
 }
 
+/// Whether something is missing for a race.
+fn is_suspect(race: &Race) -> bool {
+    let standing = race.analysed.as_ref().map(|known| known.standing);
+    standing == Some(RaceStanding::Suspect)
+}
+
 fn redhanded(report: &Report, source: &str) -> Answer {
+    let (suspects, races): (Vec<&Race>, Vec<&Race>) =
+        report.races.iter().partition(|race| is_suspect(race));
     let mut answer = Answer {
-        racy: judge::has_race(report),
+        racy: races.iter().any(|race| race.class == Class::Race),
+        suspects: suspects.len() as u64,
         windows: Some(report.run.windows),
         ..Answer::default()
     };
-    for pair in report.races.iter().flat_map(|race| &race.lines) {
+    for pair in races.iter().flat_map(|race| &race.lines) {
         let lines: Vec<u32> = pair
             .iter()
             .filter(|place| {
@@ -276,5 +302,25 @@ mod tests {
         assert!(answer.racy && answer.names(&[Pair(7, 9)]));
         assert_eq!(answer.windows, Some(9));
         assert!(redhanded(&report, "other.c").pairs.is_empty());
+    }
+
+    #[test]
+    fn suspects_are_counted_apart() {
+        let race = |standing: &str| {
+            sample::race(&format!(
+                r#"{{"standing":"{standing}","found_by":["happens-before"],"lines":[
+                [{{"function":"f","file":"/s/x.c","line":9,"kind":"write"}},
+                {{"function":"g","file":"/s/x.c","line":7,"kind":"read"}}]]}}"#
+            ))
+        };
+        let answer = redhanded(&sample::report(0, vec![race("suspect")]), "x.c");
+        assert_eq!((answer.racy, answer.suspects), (false, 1));
+        assert!(!answer.names(&[Pair(7, 9)]));
+        let answer = redhanded(
+            &sample::report(0, vec![race("suspect"), race("unordered")]),
+            "x.c",
+        );
+        assert_eq!((answer.racy, answer.suspects), (true, 1));
+        assert!(answer.names(&[Pair(7, 9)]));
     }
 }

@@ -69,6 +69,22 @@ fn initialisation_and_read_sharing_need_no_lock() {
 }
 
 #[test]
+fn two_reads_are_no_pair() {
+    let locked =
+        |thread: &str, what: &str| format!("{thread} lock m\n{thread} {what}\n{thread} unlock m\n");
+    let text = [
+        locked("T1", "write x @ a"),
+        locked("T2", "read x @ b"),
+        locked("T1", "write x @ c"),
+        locked("T2", "read x @ d"),
+        "T1 read x @ e".to_owned(),
+    ]
+    .concat();
+    none(&text);
+    assert_eq!(suspects(&format!("{text}\nT2 write x @ f")), ["e | f"]);
+}
+
+#[test]
 fn a_write_needs_a_lock_that_is_held_exclusively() {
     let reader = "T2 share m\nT2 read x @ r\nT2 unlock m";
     none(&format!(

@@ -421,7 +421,14 @@ pub fn lockset(events: &[Event], refine: Refine) -> BTreeSet<[Place; 2]> {
                     .or_else(|| byte.accesses.iter().rev().find(is_other))
                     .unwrap();
                 let place = events[*other].place;
-                pairs.insert([place.min(event.place), place.max(event.place)]);
+                let kind = |event: &Event| event.access().map(|access| access.kind);
+                let writes = [kind(event), kind(&events[*other])]
+                    .iter()
+                    .flatten()
+                    .any(|kind| kind.writes());
+                if writes {
+                    pairs.insert([place.min(event.place), place.max(event.place)]);
+                }
             }
             byte.accesses.push(at);
         }

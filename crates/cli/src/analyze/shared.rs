@@ -3,7 +3,7 @@
 
 use redhanded_model::Bytes;
 use redhanded_recording::wire::Kind;
-use redhanded_recording::{Process, Recording};
+use redhanded_recording::{Process, Recording, became_another};
 use redhanded_report::Progress;
 use std::collections::HashMap;
 
@@ -25,6 +25,7 @@ pub struct Shared {
     /// For each word who touched it: nobody (0), one thread, or several.
     pages: HashMap<u64, Box<[u16; WORDS]>>,
     is_full: bool,
+    became_another: bool,
 }
 
 impl Shared {
@@ -32,11 +33,16 @@ impl Shared {
     pub fn of(recording: &Recording, process: &Process, progress: &Progress) -> Self {
         let mut shared = Self::default();
         let mut next = 0u16;
+        let mut all_last = Vec::new();
         for thread in process.threads() {
             next = next.saturating_add(1).min(SHARED - 1);
+            let mut last = None;
             // What is damaged ends the analysis, too.
             for item in recording.entries(thread).map_while(Result::ok) {
                 progress.advance(16);
+                if item.number.is_some() {
+                    last = Some(item);
+                }
                 match item.entry.kind {
                     Kind::Read | Kind::Write | Kind::Update | Kind::Atomic => {
                         let length = item.length().min(LONGEST);
@@ -47,7 +53,9 @@ impl Shared {
                     _ => {}
                 }
             }
+            all_last.extend(last);
         }
+        shared.became_another = became_another(&all_last);
         shared.pages.retain(|_, words| words.contains(&SHARED));
         shared
     }
@@ -74,6 +82,11 @@ impl Shared {
                 *noted = SHARED;
             }
         }
+    }
+
+    /// Whether the process became another program before its end.
+    pub const fn became_another(&self) -> bool {
+        self.became_another
     }
 
     /// Whether there was more memory than can be kept track of.

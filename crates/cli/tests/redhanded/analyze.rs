@@ -7,7 +7,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use redhanded_recording::wire::{ChunkKind, Entry, Kind};
 use redhanded_recording::{Ending, Header, Item, Writer};
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::fs;
 use std::path::Path;
 use std::process::Command;
@@ -87,12 +87,105 @@ fn report(place: &Place, name: &str) -> Value {
     serde_json::from_slice(&fs::read(place.path(name)).unwrap()).unwrap()
 }
 
-/// A place with a program of `corpus/apart`; none, and the reason printed, if there is no
-/// recorder.
-fn apart(name: &str) -> Option<Place> {
+fn has_recorder() -> bool {
     let beside = Path::new(env!("CARGO_BIN_EXE_redhanded")).with_file_name("recorder");
     if !beside.join("libredhanded_recorder.so").exists() {
         eprintln!("skipped: this test needs `cargo xtask recorder`");
+        return false;
+    }
+    true
+}
+
+/// Records a program without a race, and analyses it; what is not a suspect is wrong.
+#[track_caller]
+fn is_ordered(way: &str) -> Value {
+    let place = Place::with("ordered");
+    let outcome = place.run(["record", "-q", "-o", "r", "--", "./ordered", way]);
+    assert_eq!(outcome.status, 0, "{outcome:#?}");
+    let outcome = place.run(["analyze", "--json", "report.json", "r"]);
+    assert_eq!(outcome.status, 0, "{outcome:#?}");
+    report(&place, "report.json")
+}
+
+/// Only locks can be missed: two accesses need none if something else orders them.
+#[track_caller]
+fn is_at_most_unlocked(report: &Value) {
+    for race in report["races"].as_array().unwrap() {
+        assert_eq!(race["found_by"], json!(["lockset"]), "{race:#}");
+    }
+}
+
+#[test]
+fn what_unusual_things_order_is_no_race() {
+    if !has_recorder() {
+        return;
+    }
+    for way in [
+        "aligned",
+        "alternate-stack",
+        "nested",
+        "vfork",
+        "robust",
+        "cancelled",
+        "exec",
+    ] {
+        let report = is_ordered(way);
+        is_at_most_unlocked(&report);
+        assert_eq!(report["run"]["cut_short"], false, "{way}");
+    }
+}
+
+/// Where calls nest too deeply for the recorder, it says so, and nothing is claimed.
+#[test]
+fn calls_that_nest_too_deeply_are_told() {
+    if !has_recorder() {
+        return;
+    }
+    let report = is_ordered("too-nested");
+    let unseen = report["run"]["unseen"].to_string();
+    assert!(unseen.contains("lost entries"), "{unseen}");
+}
+
+/// A race that goes on until the program is told to end is found when its time is over.
+#[test]
+fn a_race_without_end_is_found_when_the_time_is_over() {
+    if !has_recorder() {
+        return;
+    }
+    let place = Place::with("racing");
+    let words = ["record", "-q", "-o", "r", "--for", "3s", "--kill", "--"];
+    let outcome = place.run([&words[..], &["./racing"]].concat());
+    assert_eq!(outcome.status, 143, "{outcome:#?}");
+    let outcome = place.run(["analyze", "--json", "report.json", "r"]);
+    assert_eq!(outcome.status, 66, "{outcome:#?}");
+    let report = report(&place, "report.json");
+    assert_eq!(report["run"]["recorded"]["threads"], 3);
+    assert_eq!(report["races"][0]["standing"], "unordered");
+}
+
+/// A recording that is stopped has what all threads did until then, also those that wait.
+#[test]
+fn a_recording_that_is_stopped_says_so() {
+    if !has_recorder() {
+        return;
+    }
+    let place = Place::with("racing");
+    let words = ["record", "-q", "-o", "r", "--for", "3s", "--"];
+    let outcome = place.run([&words[..], &["./racing", "ends"]].concat());
+    assert_eq!(outcome.status, 0, "{outcome:#?}");
+    let outcome = place.run(["analyze", "--json", "report.json", "r"]);
+    let report = report(&place, "report.json");
+    assert_eq!(report["run"]["cut_short"], true, "{outcome:#?}");
+    assert_eq!(report["run"]["recorded"]["threads"], 4);
+    assert!(outcome.says("the time was over") || outcome.stdout().contains("the time was over"));
+    assert_eq!(outcome.status, 66, "{outcome:#?}");
+    assert_eq!(report["races"][0]["standing"], "unordered");
+}
+
+/// A place with a program of `corpus/apart`; none, and the reason printed, if there is no
+/// recorder.
+fn apart(name: &str) -> Option<Place> {
+    if !has_recorder() {
         return None;
     }
     let place = Place::new();

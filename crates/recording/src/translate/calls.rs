@@ -1,7 +1,8 @@
 //! What the hooked functions mean.
 
+use super::barriers::{Barriers, all_of};
 use super::memory::{Memory, Origin, bytes};
-use super::{OPENMP, Out};
+use super::{ENDED, OPENMP, Out};
 use crate::entries::Item;
 use crate::wire::Function;
 use redhanded_analysis::{Access, Atomicity, Mode, Object, ObjectKind, Ordering, Place, What};
@@ -26,7 +27,12 @@ pub struct Open {
     pub function: Function,
     pub arguments: [u64; 3],
     pub place: Place,
+    /// Whether the mutex of a condition was taken again before the call returned.
+    pub has_retaken: bool,
 }
+
+/// How large the pages are that `pvalloc` gives whole.
+const PAGE: u64 = 4096;
 
 /// Whether the function is an allocator's.
 pub const fn is_allocator(function: Function) -> bool {
@@ -40,6 +46,7 @@ pub const fn is_allocator(function: Function) -> bool {
             | Function::Memalign
             | Function::PosixMemalign
             | Function::Valloc
+            | Function::Pvalloc
             | Function::ReallocArray
     )
 }
@@ -66,8 +73,22 @@ pub const fn shows_waiting(function: Function) -> bool {
     ) || is_openmp(function)
 }
 
+/// Whether the function is OpenMP's, and may order threads. Those that give out the iterations of
+/// a loop count them with atomic instructions, but OpenMP says of none that it orders anything.
 const fn is_openmp(function: Function) -> bool {
-    function as u16 >= Function::GompParallel as u16
+    let number = function as u16;
+    let first_of_schedule = Function::GompDynamicStart as u16;
+    number >= Function::GompParallel as u16 && number < first_of_schedule
+}
+
+/// The mutex of a condition that is being waited for.
+pub const fn awaited_with(open: &Open) -> Option<Object> {
+    match open.function {
+        Function::ConditionWait | Function::ConditionTimedWait | Function::ConditionClockWait => {
+            Some(lock(open.arguments[1]))
+        }
+        _ => None,
+    }
 }
 
 /// Whether the function waits for the end of a thread.
@@ -78,6 +99,20 @@ pub const fn is_join(function: Function) -> bool {
             | Function::ThreadTryJoin
             | Function::ThreadTimedJoin
             | Function::ThreadClockJoin
+    )
+}
+
+/// Whether the function takes a mutex, so that it may find its owner dead.
+const fn is_lock(function: Function) -> bool {
+    matches!(
+        function,
+        Function::MutexLock
+            | Function::MutexTryLock
+            | Function::MutexTimedLock
+            | Function::MutexClockLock
+            | Function::ConditionWait
+            | Function::ConditionTimedWait
+            | Function::ConditionClockWait
     )
 }
 
@@ -100,7 +135,7 @@ const fn lock(id: u64) -> Object {
 }
 
 /// A function is entered.
-pub fn entered(open: &Open, memory: &mut Memory, out: &mut Out<'_>) {
+pub fn entered(open: &Open, memory: &mut Memory, barriers: &mut Barriers, out: &mut Out<'_>) {
     use Function as F;
     let [first, second, _] = open.arguments;
     match open.function {
@@ -116,7 +151,11 @@ pub fn entered(open: &Open, memory: &mut Memory, out: &mut Out<'_>) {
         F::ConditionSignal | F::ConditionBroadcast => {
             out.release(object(ObjectKind::Condition, first));
         }
-        F::BarrierWait => out.put(What::Arrive { barrier: first }),
+        F::BarrierWait => {
+            barriers.arrived(first);
+            out.put(What::Arrive { barrier: first });
+            out.release(all_of(first));
+        }
         F::SemaphorePost => out.release(object(ObjectKind::Semaphore, first)),
         F::GuardRelease | F::GuardAbort => {
             // Whoever finds the guard set does not call anything.
@@ -145,27 +184,59 @@ pub fn entered(open: &Open, memory: &mut Memory, out: &mut Out<'_>) {
         | F::GompTaskgroupEnd
         | F::GompLoopEnd
         | F::GompSectionsEnd
+        | F::GompBarrierCancel
+        | F::GompLoopEndCancel
+        | F::GompSectionsEndCancel
+        | F::GompParallelSections
+        | F::GompParallelReductions
+        | F::GompParallelLoopStatic
+        | F::GompParallelLoopDynamic
+        | F::GompParallelLoopGuided
+        | F::GompParallelLoopRuntime
+        | F::GompParallelLoopNonmonotonicDynamic
+        | F::GompParallelLoopNonmonotonicGuided
+        | F::GompParallelLoopNonmonotonicRuntime
+        | F::GompParallelLoopMaybeNonmonotonicRuntime
+        | F::GompTaskloop
+        | F::GompTaskloopLong
+        | F::GompDoacrossPost
+        | F::GompDoacrossLongPost
         | F::GompTask => out.release(OPENMP),
         _ => out.put(What::Fence),
     }
 }
 
 /// A function returns.
-pub fn left(open: &Open, item: &Item, memory: &mut Memory, out: &mut Out<'_>) {
+pub fn left(
+    open: &Open,
+    item: &Item,
+    memory: &mut Memory,
+    barriers: &mut Barriers,
+    out: &mut Out<'_>,
+) {
     use Function as F;
     let [first, second, third] = open.arguments;
     let result = result(item);
     let taken = matches!(result, Some(0 | OWNER_DIED));
+    if result == Some(OWNER_DIED) && is_lock(open.function) {
+        // The owner gave it back by its end.
+        out.acquire(ENDED, Mode::Exclusive);
+    }
     match open.function {
         F::MutexLock | F::MutexTryLock | F::MutexTimedLock | F::MutexClockLock if taken => {
             out.acquire(lock(first), Mode::Exclusive);
         }
-        F::WriteLock | F::WriteTryLock | F::WriteTimedLock | F::SpinLock | F::SpinTryLock
+        F::WriteLock
+        | F::WriteTryLock
+        | F::WriteTimedLock
+        | F::WriteClockLock
+        | F::SpinLock
+        | F::SpinTryLock
             if taken =>
         {
             out.acquire(lock(first), Mode::Exclusive);
         }
-        F::ReadLock | F::ReadTryLock | F::ReadTimedLock if taken => {
+        F::ReadLock | F::ReadTryLock | F::ReadTimedLock | F::ReadClockLock if taken => {
             out.acquire(lock(first), Mode::Shared);
         }
         F::OmpSetLock | F::OmpSetNestLock | F::GompCriticalNameStart => {
@@ -187,6 +258,13 @@ pub fn left(open: &Open, item: &Item, memory: &mut Memory, out: &mut Out<'_>) {
         }
         F::BarrierWait if matches!(result, Some(0 | SERIAL_THREAD)) => {
             out.put(What::Depart { barrier: first });
+            if barriers.departed(first) {
+                out.acquire(all_of(first), Mode::Exclusive);
+            }
+        }
+        F::BarrierInit if succeeded(item) => {
+            barriers.init(first, third as u32);
+            out.put(What::Fence);
         }
         F::SemaphoreInit if succeeded(item) => out.put(What::SetCount {
             semaphore: first,
@@ -204,6 +282,10 @@ pub fn left(open: &Open, item: &Item, memory: &mut Memory, out: &mut Out<'_>) {
         }
         F::GuardAcquire => out.acquire(object(ObjectKind::Once, first), Mode::Exclusive),
         F::Malloc | F::Valloc => allocate(memory, item.value(0), first, open, out),
+        F::Pvalloc => {
+            let size = first.max(1).checked_next_multiple_of(PAGE).unwrap_or(first);
+            allocate(memory, item.value(0), size, open, out);
+        }
         F::Calloc => allocate(
             memory,
             item.value(0),
@@ -233,7 +315,24 @@ pub fn left(open: &Open, item: &Item, memory: &mut Memory, out: &mut Out<'_>) {
         | F::GompTaskwait
         | F::GompTaskgroupEnd
         | F::GompLoopEnd
-        | F::GompSectionsEnd => out.acquire(OPENMP, Mode::Exclusive),
+        | F::GompSectionsEnd
+        | F::GompBarrierCancel
+        | F::GompLoopEndCancel
+        | F::GompSectionsEndCancel
+        | F::GompParallelSections
+        | F::GompParallelReductions
+        | F::GompParallelLoopStatic
+        | F::GompParallelLoopDynamic
+        | F::GompParallelLoopGuided
+        | F::GompParallelLoopRuntime
+        | F::GompParallelLoopNonmonotonicDynamic
+        | F::GompParallelLoopNonmonotonicGuided
+        | F::GompParallelLoopNonmonotonicRuntime
+        | F::GompParallelLoopMaybeNonmonotonicRuntime
+        | F::GompTaskloop
+        | F::GompTaskloopLong
+        | F::GompDoacrossWait
+        | F::GompDoacrossLongWait => out.acquire(OPENMP, Mode::Exclusive),
         _ => out.put(What::Fence),
     }
 }

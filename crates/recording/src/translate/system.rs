@@ -16,6 +16,8 @@ pub struct Calling {
     number: u64,
     arguments: [u64; 6],
     pub place: Place,
+    /// The number of its beginning.
+    pub since: Option<u64>,
 }
 
 /// The numbers on x86-64.
@@ -61,6 +63,12 @@ const SIGNALS: [u64; 9] = [37, 38, 62, 129, 200, 223, 234, 297, 424];
 /// Calls that wait for one: `pause`, `rt_sigtimedwait`, `rt_sigsuspend`.
 const AWAITS_SIGNAL: [u64; 3] = [34, 128, 130];
 
+/// The parent waits until the child no longer uses its memory.
+const CLONE_VFORK: u64 = 0x4000;
+
+/// The kernel clears a word when the child ends.
+const CLONE_CHILD_CLEARTID: u64 = 0x20_0000;
+
 /// What stands for all futexes, for calls that wait for several.
 const ANY_FUTEX: Object = Object {
     kind: ObjectKind::Futex,
@@ -78,7 +86,7 @@ pub struct Futexes(HashMap<u64, u64>);
 const MOST_FUTEXES: usize = 1 << 16;
 
 impl Futexes {
-    fn object(&self, address: u64) -> Object {
+    pub fn object(&self, address: u64) -> Object {
         Object {
             kind: ObjectKind::Futex,
             id: self.0.get(&address).copied().unwrap_or(address),
@@ -108,6 +116,7 @@ impl Calling {
             number: item.entry.address,
             arguments,
             place,
+            since: item.number,
         }
     }
 
@@ -115,6 +124,31 @@ impl Calling {
     pub const fn creates(&self) -> bool {
         use number::{CLONE, CLONE3, FORK, VFORK};
         matches!(self.number, CLONE | CLONE3 | FORK | VFORK)
+    }
+
+    /// The flags of what it makes, as far as they are known.
+    const fn flags(&self) -> u64 {
+        match self.number {
+            number::CLONE => self.arguments[0],
+            // The recorder reads them from memory.
+            number::CLONE3 => self.arguments[2],
+            number::VFORK => CLONE_VFORK,
+            _ => 0,
+        }
+    }
+
+    /// Whether it returns when the child has ended or is another program.
+    pub const fn waits_for_child(&self) -> bool {
+        self.flags() & CLONE_VFORK != 0
+    }
+
+    /// The word that the kernel clears, and wakes waiters of, when the child has ended.
+    pub const fn cleared_by_child(&self) -> Option<u64> {
+        match self.flags() & CLONE_CHILD_CLEARTID {
+            0 => None,
+            // Of both calls it is the fourth.
+            _ => Some(self.arguments[3]),
+        }
     }
 }
 
@@ -173,7 +207,11 @@ pub fn entered(
             }
             Some(Futex::Waits) | None => out.put(What::SystemCall),
         },
-        call if SIGNALS.contains(&call) => out.release(SIGNAL),
+        call if SIGNALS.contains(&call) => {
+            out.release(SIGNAL);
+            // It may be read from a descriptor.
+            out.release(CHANNEL);
+        }
         call if HARMLESS.contains(&call) || RECEIVES.contains(&call) => out.put(What::SystemCall),
         // What is not known may be anything.
         _ => out.release(CHANNEL),
