@@ -9,6 +9,9 @@ use redhanded_model::{
 use redhanded_target::{Module, module_at};
 use std::sync::Arc;
 
+/// If more members than this are accessed at once, the name is that of what has them.
+const MOST_NAMES: usize = 4;
+
 /// One access, and the registers of its thread: before it, or after it.
 struct Side<'a> {
     pc: Avma,
@@ -70,7 +73,7 @@ pub fn name(
                 if let Some(Some(named)) = names.get(at) {
                     what.type_name = (!named.doubtful).then(|| named.type_name.clone());
                     reading = named.reading.clone().filter(|_| !named.doubtful);
-                    what.pointee = Some(pointee(named));
+                    what.pointee = Some(together(named));
                 }
             }
             Agreed::Beside(shared) => {
@@ -264,6 +267,25 @@ fn is_byte(named: &Named) -> bool {
     )
 }
 
+/// What both sides touch: several members at once are all named.
+fn together(named: &Named) -> Pointee {
+    let bit_fields = named.bit_fields.iter().map(|field| &field.name);
+    let names: Vec<&str> = bit_fields.chain(&named.spans).map(|name| &**name).collect();
+    let is_one = names.iter().any(|name| {
+        let last = named
+            .steps
+            .last()
+            .and_then(|step| step.to.strip_prefix('.'));
+        name.is_empty() || last == Some(*name)
+    });
+    let mut pointee = pointee(named);
+    if (2..=MOST_NAMES).contains(&names.len()) && !is_one {
+        pointee.path = format!("{}.{{{}}}", pointee.path, names.join(","));
+        pointee.expression = None;
+    }
+    pointee
+}
+
 fn pointee(named: &Named) -> Pointee {
     Pointee {
         expression: named.expression.clone(),
@@ -405,6 +427,20 @@ mod tests {
         check(Some(alone.clone()), Some(alone.clone()), Agreed::On(0));
         let elsewhere = named("struct conn", "c", false);
         check(Some(alone), Some(elsewhere), Agreed::Differ);
+    }
+
+    #[test]
+    fn members_that_are_accessed_at_once_are_all_named() {
+        let mut fields = bit_field("a");
+        assert_eq!(together(&fields).name(), "struct conn.a");
+        fields.steps.clear();
+        fields.path.clear();
+        assert_eq!(together(&fields).name(), "struct conn.{a,b}");
+        let mut members = named("struct s", "inner", false);
+        members.spans = vec!["x".to_owned(), "y".to_owned()];
+        assert_eq!(together(&members).name(), "struct s.inner.{x,y}");
+        members.spans.truncate(1);
+        assert_eq!(together(&members).name(), "struct s.inner");
     }
 
     #[test]

@@ -13,6 +13,8 @@ use std::collections::HashMap;
 #[derive(Debug, Default)]
 pub struct Standings {
     by_fingerprint: HashMap<Fingerprint, (Class, Triage)>,
+    /// Races of earlier versions, by the fingerprints that they would have today.
+    by_todays: HashMap<Fingerprint, (Class, Triage)>,
     /// Races of which both sides are known, by what one alone would be called.
     by_half: HashMap<Fingerprint, (Class, Triage)>,
     /// Races on what has no name, by their code places.
@@ -80,8 +82,7 @@ impl Standings {
             kept.entry(places).or_insert_with(known);
         }
         if fingerprint != race.fingerprint {
-            let known = known();
-            self.by_fingerprint.entry(fingerprint).or_insert(known);
+            self.by_todays.entry(fingerprint).or_insert_with(known);
         }
     }
 
@@ -101,15 +102,17 @@ impl Standings {
     /// not settled by one that may be atomic.
     fn of_other_view(&self, race: &Race) -> Option<Triage> {
         let (on, fingerprint) = as_today(race);
-        let other = if race.unknown_origin() {
-            self.by_half.get(&fingerprint)
-        } else {
+        let other = self.by_todays.get(&fingerprint);
+        let other = other.or_else(|| {
+            if race.unknown_origin() {
+                return self.by_half.get(&fingerprint);
+            }
             let halves = fingerprint.halves();
-            let mut known = halves
-                .iter()
-                .filter_map(|half| self.by_fingerprint.get(half));
+            let known = [&self.by_fingerprint, &self.by_todays];
+            let known = known.into_iter();
+            let mut known = known.flat_map(|known| halves.iter().filter_map(|half| known.get(half)));
             known.find(|(_, triage)| is_settled(triage))
-        };
+        });
         let other = other.or_else(|| match on {
             On::Named => None,
             On::Member => in_places(&self.nameless, race, &fingerprint),

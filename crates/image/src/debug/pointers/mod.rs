@@ -91,8 +91,8 @@ pub struct Named {
     /// The members that are touched, if there are several.
     pub spans: Vec<String>,
     /// The last member on the way that a programmer writes, with the type that has it: the
-    /// same whichever pointer leads there. Without a member, bit-fields of the type that share
-    /// their bytes. The array that it is an element of, if the source names that.
+    /// same whichever pointer leads there. Without a member, several of the type: bit-fields
+    /// that share their bytes, members that are accessed at once. The array that it is an element of, if the source names that.
     pub member: Option<Step>,
     /// Whether other members of a union have the same bytes.
     pub in_union: bool,
@@ -190,13 +190,15 @@ impl Pointed {
         self.inner.ask(|program| {
             let (reached, index, object) = writing::reach(program, object, size, &words, indexed)?;
             let mut part = reached.part;
-            let member = match &part.bit_fields[..] {
-                // Which one is meant depends on the instruction, and it changes all of them.
-                [_, _, ..] => Some(Step {
+            // Several at once: which bit-field is meant depends on the instruction, and it
+            // changes all of them; compilers make one access of several members.
+            let member = if part.bit_fields.len() > 1 || part.spans.len() > 1 {
+                Some(Step {
                     of: part.type_name.clone(),
                     to: String::new(),
-                }),
-                _ => writing::last_member(&part.steps).cloned(),
+                })
+            } else {
+                writing::last_member(&part.steps).cloned()
             };
             let array = object.within.as_ref().filter(|within| {
                 let own = within.step.to.strip_prefix('.');
