@@ -237,7 +237,8 @@ fn beside(one: &Named, other: &Named) -> Option<Pointee> {
         let parted = |it: &&Step| it.of == step.of && it.to != step.to;
         let theirs = other.steps.iter().find(parted).and_then(member)?;
         let in_union = one.in_union && other.in_union;
-        if !in_union && !(is_bit_field(&own) && is_bit_field(&theirs)) {
+        let share = in_union || (is_bit_field(&own) && is_bit_field(&theirs));
+        if !share {
             return None;
         }
         let rest: String = one.steps.get(at..)?.iter().map(|step| &*step.to).collect();

@@ -110,7 +110,8 @@ impl Standings {
             let halves = fingerprint.halves();
             let known = [&self.by_fingerprint, &self.by_todays];
             let known = known.into_iter();
-            let mut known = known.flat_map(|known| halves.iter().filter_map(|half| known.get(half)));
+            let mut known =
+                known.flat_map(|known| halves.iter().filter_map(|half| known.get(half)));
             known.find(|(_, triage)| is_settled(triage))
         });
         let other = other.or_else(|| match on {
