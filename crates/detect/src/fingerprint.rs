@@ -24,11 +24,20 @@ pub fn fingerprint(accesses: &[AccessReport], what: &What, modules: &[Arc<Module
     Fingerprint::new(places, &touched(what))
 }
 
-/// What is raced on, without addresses.
+/// What is raced on, without addresses. What is behind a pointer is known by its member, if
+/// that is certain, wherever it was allocated.
 pub fn touched(what: &What) -> String {
+    match what.member() {
+        Some(member) => Fingerprint::behind_a_pointer(member),
+        None => placed(what),
+    }
+}
+
+/// The same without what a pointer leads to.
+pub fn placed(what: &What) -> String {
     match (&what.name, &what.region) {
         (Some(name), _) => {
-            let field = what.field.as_deref().unwrap_or("");
+            let field = what.whole_field().unwrap_or("");
             format!("{name}{}", naming::without_indices(field))
         }
         (None, Region::Global { module }) => format!("data of {}", unversioned(module)),

@@ -3,8 +3,9 @@
 
 use crate::Collision;
 use crate::evidence;
-use crate::fingerprint::{fingerprint, touched};
+use crate::fingerprint::{fingerprint, placed, touched};
 use crate::naming::{self, Described};
+use crate::pairs::{Code, Pair, code, named_pair, nameless_pair};
 use crate::pointee;
 use crate::typed::Teller;
 use crate::usage;
@@ -14,7 +15,7 @@ use redhanded_model::{
 };
 use redhanded_target::{Module, module_at};
 use serde::{Deserialize, Serialize};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 /// How many pairs of lines are kept for a race; more tell nothing new.
@@ -60,7 +61,7 @@ struct Exact {
 }
 
 /// An instruction, and what it touches.
-type Site = (Option<String>, u64, String);
+type Site = (Code, String);
 
 /// Collects races.
 #[derive(Default)]
@@ -69,6 +70,10 @@ pub struct Folder {
     by_fingerprint: HashMap<Fingerprint, usize>,
     /// The sites of races of which both sides are known.
     by_site: HashMap<Site, usize>,
+    /// Races on a member behind a pointer, by both instructions.
+    by_pair: HashMap<Pair, usize>,
+    /// The instructions of races on what has no name.
+    nameless: HashMap<usize, HashSet<Pair>>,
     /// Collisions that are no races.
     set_aside: Vec<Race>,
     /// What was judged before.
@@ -139,10 +144,24 @@ impl Folder {
             Finding::Again(fingerprint) => (fingerprint, None),
             Finding::Instance(race) => (race.fingerprint.clone(), Some(*race)),
         };
+        // Other code of the same functions may meet at something else without a name.
+        if let Some(race) = &race
+            && let Some(index) = self.named(race)
+        {
+            self.races[index].instances += race.instances;
+            return Folded::Again(index);
+        }
+        let pair = race.as_ref().and_then(nameless_pair);
         if let Some(index) = self.by_fingerprint.get(&fingerprint) {
+            if let Some(pairs) = self.nameless.get_mut(index) {
+                pairs.extend(pair);
+            }
             let known = &mut self.races[*index];
             known.instances += 1;
             if let Some(race) = race {
+                if let Some(pair) = named_pair(&race) {
+                    self.by_pair.entry(pair).or_insert(*index);
+                }
                 merge(known, race);
             }
             return Folded::Again(*index);
@@ -159,8 +178,17 @@ impl Folder {
         let index = self.races.len();
         if !race.unknown_origin() {
             for access in &race.accesses {
-                self.by_site.entry(site(access, &race)).or_insert(index);
+                for what in [touched(&race.what), placed(&race.what)] {
+                    let site = (code(access), what);
+                    self.by_site.entry(site).or_insert(index);
+                }
             }
+        }
+        if let Some(pair) = pair {
+            self.nameless.insert(index, HashSet::from([pair]));
+        }
+        if let Some(pair) = named_pair(&race) {
+            self.by_pair.entry(pair).or_insert(index);
         }
         self.by_fingerprint.insert(fingerprint, index);
         self.races.push(race);
@@ -209,8 +237,30 @@ impl Folder {
         if !race.unknown_origin() {
             return None;
         }
-        let index = *self.by_site.get(&site(race.accesses.first()?, race))?;
+        let site = (code(race.accesses.first()?), touched(&race.what));
+        let index = *self.by_site.get(&site)?;
         (self.races[index].class <= race.class).then_some(index)
+    }
+
+    /// The race of the same two instructions that knows the member behind the pointer.
+    fn named(&self, race: &Race) -> Option<usize> {
+        let index = *self.by_pair.get(&nameless_pair(race)?)?;
+        (self.races[index].class <= race.class).then_some(index)
+    }
+
+    /// The race that one of the list turned out to belong to.
+    fn belongs_to(&self, at: usize) -> Option<usize> {
+        let whole = self.other_half(&self.races[at]);
+        self.all_named(whole.unwrap_or(at)).or(whole)
+    }
+
+    /// The same for a nameless one, if all its pairs of instructions belong to one race.
+    fn all_named(&self, at: usize) -> Option<usize> {
+        let index = self.named(&self.races[at])?;
+        let mut pairs = self.nameless.get(&at)?.iter();
+        pairs
+            .all(|pair| self.by_pair.get(pair) == Some(&index))
+            .then_some(index)
     }
 
     /// The races so far, in the order in which they were found.
@@ -219,21 +269,24 @@ impl Folder {
         &self.races
     }
 
-    /// How many races of this class will be listed. One of unknown origin is not counted beside
+    /// How many races of this class will be listed. One that tells less is not counted beside
     /// the race that it turned out to belong to.
     #[must_use]
     pub fn listed(&self, class: Class) -> u64 {
-        let races = self.races.iter().filter(|race| race.class == class);
-        races.filter(|race| self.other_half(race).is_none()).count() as u64
+        let races = self.races.iter().enumerate();
+        let races = races.filter(|(_, race)| race.class == class);
+        races
+            .filter(|(at, _)| self.belongs_to(*at).is_none())
+            .count() as u64
     }
 
     /// The races, the most certain and most often seen first; and the collisions that are
     /// none.
     #[must_use]
     pub fn into_races(mut self) -> (Vec<Race>, Vec<Race>) {
-        // Those of unknown origin may have come before the race that they belong to.
+        // Those that tell less may have come before the race that they belong to.
         for at in 0..self.races.len() {
-            if let Some(index) = self.other_half(&self.races[at]) {
+            if let Some(index) = self.belongs_to(at) {
                 self.races[index].instances += self.races[at].instances;
                 if let Some(history) = self.races[at].history.take() {
                     self.races[index]
@@ -263,16 +316,6 @@ fn rank(races: &mut [Race]) {
         let key = |race: &Race| (race.class, race.seen_by, std::cmp::Reverse(race.instances));
         (key(a), &a.fingerprint).cmp(&(key(b), &b.fingerprint))
     });
-}
-
-/// The instruction of an access, and what it touches.
-fn site(access: &AccessReport, race: &Race) -> Site {
-    let innermost = access.stack.first();
-    (
-        innermost.and_then(|frame| frame.module.clone()),
-        innermost.map_or(access.pc, |frame| frame.address),
-        touched(&race.what),
-    )
 }
 
 /// Merges another instance into a known race.
@@ -474,6 +517,7 @@ fn what(collision: &Collision, modules: &[Arc<Module>], expressions: &str) -> De
         what: What {
             name: narrow.what.name,
             field: narrow.what.field,
+            field_in_full: narrow.what.field_in_full,
             type_name: narrow.what.type_name,
             ..described.what
         },

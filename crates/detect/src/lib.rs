@@ -19,6 +19,7 @@ mod fold;
 mod hunt;
 mod naming;
 mod over_read;
+mod pairs;
 mod pointee;
 mod random;
 mod sampler;

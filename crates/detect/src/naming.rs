@@ -80,6 +80,7 @@ pub fn what(bytes: Bytes, region: Region, modules: &[Arc<Module>], expressions: 
         name: None,
         type_name: None,
         field: None,
+        field_in_full: None,
         bit_fields: Vec::new(),
         address: bytes.start.0,
         size: bytes.len,
@@ -101,13 +102,16 @@ pub fn what(bytes: Bytes, region: Region, modules: &[Arc<Module>], expressions: 
         How::Volatile => Declared::Volatile,
         How::Guard => Declared::Guard,
     });
-    let declared = declared.map(|how| (format!("{}{}", variable.name, part.path), how));
+    let declared =
+        declared.map(|how| (format!("{}{}", variable.name, part.path_as_written()), how));
     // Which member of a union is meant, only the source can tell.
     let is_settled = !part.in_union || part.is_named_by(expressions);
+    let written = part.path_as_written();
     let reading = part.reading.filter(|_| is_settled);
     what.name = Some(variable.name.clone());
     what.type_name = (!part.type_name.is_empty()).then_some(part.type_name);
-    what.field = (!part.path.is_empty()).then_some(part.path);
+    what.field_in_full = (written != part.path).then_some(part.path);
+    what.field = (!written.is_empty()).then_some(written);
     what.bit_fields = part.bit_fields;
     Described {
         what,

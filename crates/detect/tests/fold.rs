@@ -2,8 +2,8 @@
 
 use redhanded_detect::{Finding, Folded, Folder};
 use redhanded_model::{
-    AccessKind, AccessReport, Class, Fingerprint, Frame, Race, Region, Rule, SeenBy, ThreadName,
-    Values, What,
+    AccessKind, AccessReport, Class, Fingerprint, Frame, Pointee, PointeeSource, Race, Region,
+    Rule, SeenBy, ThreadName, Values, What,
 };
 
 fn access(function: &str, address: u64, kind: AccessKind) -> AccessReport {
@@ -46,6 +46,7 @@ fn race(variable: &str, accesses: Vec<AccessReport>) -> Race {
             name: Some(variable.to_owned()),
             type_name: None,
             field: None,
+            field_in_full: None,
             bit_fields: Vec::new(),
             address: 0x4000,
             size: 8,
@@ -157,4 +158,86 @@ fn what_is_no_race_is_set_aside_and_counted() {
     let (races, set_aside) = folder.into_races();
     assert_eq!((races.len(), races[0].instances), (1, 1));
     assert_eq!((set_aside.len(), set_aside[0].instances), (1, 2));
+}
+
+/// The race on the heap, with the member that both sides name, if they do.
+fn on_heap(race: Race, member: Option<&str>) -> Race {
+    let pointee = member.map(|member| Pointee {
+        expression: None,
+        type_name: "struct s".to_owned(),
+        path: format!(".{member}"),
+        member: Some(format!("struct s.{member}")),
+        part_type: "int".to_owned(),
+        from: PointeeSource::Followed,
+        doubtful: false,
+    });
+    let what = What {
+        name: None,
+        region: Region::Heap,
+        pointee,
+        ..race.what
+    };
+    let touched = match what.member() {
+        Some(member) => Fingerprint::behind_a_pointer(member),
+        None => "heap".to_owned(),
+    };
+    Race {
+        fingerprint: race.fingerprint.on(&touched),
+        what,
+        ..race
+    }
+}
+
+/// The same functions, by other instructions.
+fn elsewhere() -> Race {
+    let read = access("reads", 0x110, AccessKind::Read);
+    race("", vec![read, access("writes", 0x210, AccessKind::Write)])
+}
+
+fn told(races: Vec<Race>) -> Vec<(Option<String>, u64)> {
+    let (races, _) = fold(races);
+    let told = races.iter();
+    let told = told.map(|race| (race.what.member().map(str::to_owned), race.instances));
+    let mut told: Vec<_> = told.collect();
+    told.sort();
+    told
+}
+
+#[test]
+fn an_instance_whose_member_has_no_name_is_of_the_race_that_has_one() {
+    let named = || on_heap(caught(""), Some("a"));
+    let nameless = || on_heap(caught(""), None);
+    let one = vec![(Some("struct s.a".to_owned()), 3)];
+    assert_eq!(told(vec![named(), nameless(), nameless()]), one);
+    assert_eq!(told(vec![nameless(), named(), nameless()]), one);
+    assert_eq!(told(vec![nameless(), nameless(), named()]), one);
+    // The sides may have met the other way round.
+    let mut turned = nameless();
+    turned.accesses.reverse();
+    assert_eq!(told(vec![turned, named(), nameless()]), one);
+    let half = || on_heap(nobody("", 0x100), None);
+    assert_eq!(told(vec![half(), nameless(), named()]), one);
+    assert_eq!(told(vec![named(), half(), nameless()]), one);
+}
+
+#[test]
+fn a_member_without_a_name_elsewhere_in_the_functions_is_another() {
+    let named = on_heap(caught(""), Some("a"));
+    let other = on_heap(elsewhere(), Some("b"));
+    let nameless = || on_heap(caught(""), None);
+    let unknown = on_heap(elsewhere(), None);
+    let both = [None, Some("struct s.a".to_owned())];
+    for races in [
+        vec![named.clone(), unknown.clone()],
+        vec![unknown.clone(), named.clone()],
+        vec![nameless(), unknown.clone(), named.clone()],
+    ] {
+        let found: Vec<_> = told(races).into_iter().map(|(member, _)| member).collect();
+        assert_eq!(found, both);
+    }
+    assert_eq!(told(vec![named.clone(), other]).len(), 2);
+    // What is known must not hide what is worse.
+    let mut doubtful = named;
+    doubtful.class = Class::PossiblyAtomic;
+    assert_eq!(told(vec![doubtful, nameless()]).len(), 2);
 }

@@ -2,6 +2,7 @@
 
 mod debug {
     mod compile;
+    mod contents;
     mod evidence;
     mod frames;
     mod hostile;

@@ -12,6 +12,9 @@ pub struct Fingerprint(pub String);
 /// The place of an access that nobody saw.
 pub const UNKNOWN_ORIGIN: &str = "unknown origin";
 
+/// No variable is called so.
+const BEHIND_A_POINTER: &str = "pointee ";
+
 impl Fingerprint {
     /// The fingerprint of accesses at `places` to `what`. A place is a function
     /// with the kind of its access; `what` a variable and field, or a region.
@@ -36,19 +39,40 @@ impl Fingerprint {
         places.iter().map(half).collect()
     }
 
+    /// The same code places on something else.
+    #[must_use]
+    pub fn on(&self, what: &str) -> Self {
+        Self(format!("{} @ {what}", self.places()))
+    }
+
+    /// What a race on a member behind a pointer is on.
+    #[must_use]
+    pub fn behind_a_pointer(member: &str) -> String {
+        format!("{BEHIND_A_POINTER}{member}")
+    }
+
+    /// Whether it is a race on a member behind a pointer.
+    #[must_use]
+    pub fn is_behind_a_pointer(&self) -> bool {
+        let what = self.0.rsplit_once(" @ ").map(|(_, what)| what);
+        what.is_some_and(|what| what.starts_with(BEHIND_A_POINTER))
+    }
+
+    /// The code places.
+    #[must_use]
+    pub fn places(&self) -> &str {
+        self.0
+            .rsplit_once(" @ ")
+            .map_or(&self.0, |(places, _)| places)
+    }
+
     /// What a problem is known by: the object, if it has a name, whatever part of it and
     /// whoever races on it; or else the pair of code places.
     #[must_use]
     pub fn problem(&self, object: Option<&str>) -> Self {
         match object {
             Some(object) => Self(format!("problem with {object}")),
-            None => {
-                let places = self
-                    .0
-                    .rsplit_once(" @ ")
-                    .map_or(&*self.0, |(places, _)| places);
-                Self(format!("problem between {places}"))
-            }
+            None => Self(format!("problem between {}", self.places())),
         }
     }
 

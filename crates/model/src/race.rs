@@ -231,6 +231,10 @@ pub struct Pointee {
     pub type_name: String,
     /// The path from the object to the part: `.it_flags`, `[3].next`.
     pub path: String,
+    /// The member that is touched with the type that has it, `struct item.it_flags`, which is
+    /// the same whichever pointer leads there; of bit-fields that share their bytes, the type.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub member: Option<String>,
     /// The type of the part.
     pub part_type: String,
     /// How it is known.
@@ -261,6 +265,28 @@ impl Pointee {
     }
 }
 
+impl What {
+    /// The path from the variable to the accessed part, with all members.
+    #[must_use]
+    pub fn whole_field(&self) -> Option<&str> {
+        self.field_in_full.as_deref().or(self.field.as_deref())
+    }
+
+    /// The member behind a pointer, if there is no doubt about it.
+    #[must_use]
+    pub fn member(&self) -> Option<&str> {
+        let pointee = self.certain_pointee()?;
+        pointee.member.as_deref()
+    }
+
+    /// What is behind a pointer, if it has no other name and there is no doubt about it.
+    #[must_use]
+    pub fn certain_pointee(&self) -> Option<&Pointee> {
+        let pointee = self.pointee.as_ref();
+        pointee.filter(|pointee| self.name.is_none() && !self.sides_differ && !pointee.doubtful)
+    }
+}
+
 /// What is raced on.
 #[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
 pub struct What {
@@ -271,6 +297,9 @@ pub struct What {
     pub type_name: Option<String>,
     /// The path from the variable to the accessed part: `.flags`, `[3].next`.
     pub field: Option<String>,
+    /// The same with the members of library types that nobody writes, if there are any.
+    #[serde(default)]
+    pub field_in_full: Option<String>,
     /// Bit-fields among the accessed bytes.
     pub bit_fields: Vec<BitField>,
     /// The live address.
@@ -299,6 +328,7 @@ impl Serialize for What {
             "name": self.name,
             "type": self.type_name,
             "field": self.field,
+            some "field_in_full": self.field_in_full,
             "bit_fields": self.bit_fields,
             "address": format_args!("{:#x}", self.address),
             "size": self.size,

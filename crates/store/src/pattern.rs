@@ -63,8 +63,8 @@ impl Pattern {
         Ok(self)
     }
 
-    /// With what is raced on: `device.flags`, `device.*`; indices and their brackets are left
-    /// out.
+    /// With what is raced on: `device.flags`, `device.*`; behind a pointer the type and the
+    /// member, `struct item.flags` or `item.flags`. Indices and their brackets are left out.
     ///
     /// # Errors
     /// When it is no glob.
@@ -122,7 +122,7 @@ impl Pattern {
         let field = self
             .field
             .as_ref()
-            .is_none_or(|glob| touched(race).is_some_and(|name| glob.is_match(name)));
+            .is_none_or(|glob| touched(race).iter().any(|name| glob.is_match(name)));
         class && field && self.matches_sides(race)
     }
 
@@ -175,12 +175,52 @@ fn own_caller(side: &AccessReport) -> Option<&Frame> {
     side.stack.iter().find(|frame| !is_library(frame))
 }
 
-/// What is raced on, without indices.
-fn touched(race: &Race) -> Option<String> {
-    let name = race.what.name.as_ref()?;
-    let mut plain = name.clone();
+/// What is raced on, without indices, by all its names: a variable with its field, or what is
+/// behind pointers as each side calls it. A name that is doubtful, and names that contradict
+/// each other, are none.
+fn touched(race: &Race) -> Vec<String> {
+    let what = &race.what;
+    if let Some(name) = &what.name {
+        let fields = [what.field.as_deref(), what.whole_field()];
+        let fields = fields.map(Option::unwrap_or_default);
+        return fields
+            .map(|field| format!("{name}{}", without_indices(field)))
+            .into();
+    }
+    if what.sides_differ {
+        return Vec::new();
+    }
+    let sides = race.accesses.iter().map(|side| side.pointee.as_ref());
+    let pointees = sides.chain([what.pointee.as_ref()]).flatten();
+    let certain = pointees.filter(|pointee| !pointee.doubtful);
+    let mut names = Vec::new();
+    for pointee in certain {
+        let path = without_indices(&pointee.path);
+        names.push(format!("{}{path}", pointee.type_name));
+        names.extend(pointee.member.clone());
+    }
+    // C's keywords are a part of the name that reports print, but need not be written.
+    let plain: Vec<String> = names
+        .iter()
+        .filter_map(|name| without_keyword(name))
+        .collect();
+    names.extend(plain);
+    names
+}
+
+fn without_keyword(name: &str) -> Option<String> {
+    let keywords = ["struct ", "union ", "class ", "enum "];
+    let plain = keywords
+        .iter()
+        .find_map(|keyword| name.strip_prefix(keyword));
+    plain.map(str::to_owned)
+}
+
+/// A path without its indices and their brackets.
+pub fn without_indices(path: &str) -> String {
+    let mut plain = String::new();
     let mut inside = false;
-    for character in race.what.field.as_deref().unwrap_or_default().chars() {
+    for character in path.chars() {
         match character {
             '[' => inside = true,
             ']' => inside = false,
@@ -188,5 +228,5 @@ fn touched(race: &Race) -> Option<String> {
             plainly => plain.push(plainly),
         }
     }
-    Some(plain)
+    plain
 }

@@ -1,8 +1,10 @@
 //! How races stand by what is known already.
 //!
-//! Of one race, sometimes both sides are caught and sometimes one only, by chance. So a race of
-//! unknown origin stands like the known race whose other side was not seen this time, and the
-//! other way round. Otherwise a run would fail for something new that is not.
+//! Of one race, sometimes both sides are caught and sometimes one only, by chance. And what is
+//! behind a pointer has a name in one run and none in the next, as the registers happen to be,
+//! or as the version of Redhanded knows. So a race that tells less stands like the known race
+//! of which it tells less, and the other way round. Otherwise a run would fail for something
+//! new that is not.
 
 use redhanded_model::{Class, Fingerprint, Race, State, Triage};
 use std::collections::HashMap;
@@ -11,8 +13,34 @@ use std::collections::HashMap;
 #[derive(Debug, Default)]
 pub struct Standings {
     by_fingerprint: HashMap<Fingerprint, (Class, Triage)>,
+    /// Races of earlier versions, by the fingerprints that they would have today.
+    by_todays: HashMap<Fingerprint, (Class, Triage)>,
     /// Races of which both sides are known, by what one alone would be called.
     by_half: HashMap<Fingerprint, (Class, Triage)>,
+    /// Races on what has no name, by their code places.
+    nameless: HashMap<Places, (Class, Triage)>,
+    /// Races on a member behind a pointer, by their code places.
+    members: HashMap<Places, (Class, Triage)>,
+}
+
+/// Code places of a race, and how much of it they are.
+type Places = (Sides, String);
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+enum Sides {
+    /// Both are known.
+    Both,
+    /// One is known.
+    One,
+    /// Both are known, and this is one of them.
+    OneOfBoth,
+}
+
+/// What a race is on.
+enum On {
+    Named,
+    Member,
+    Nameless,
 }
 
 impl Standings {
@@ -21,10 +49,7 @@ impl Standings {
         let mut standings = Self::default();
         for (race, triage) in races {
             if is_settled(&triage) {
-                for half in race.fingerprint.halves() {
-                    let known = standings.by_half.entry(half);
-                    known.or_insert_with(|| (race.class, triage.clone()));
-                }
+                standings.settle(race, &triage);
             }
             let fingerprint = race.fingerprint.clone();
             standings
@@ -32,6 +57,33 @@ impl Standings {
                 .insert(fingerprint, (race.class, triage));
         }
         standings
+    }
+
+    fn settle(&mut self, race: &Race, triage: &Triage) {
+        let known = || (race.class, triage.clone());
+        let (on, fingerprint) = as_today(race);
+        for half in fingerprint.halves() {
+            self.by_half.entry(half).or_insert_with(known);
+        }
+        let kept = match on {
+            On::Named => return,
+            On::Member => &mut self.members,
+            On::Nameless => &mut self.nameless,
+        };
+        let sides = if race.unknown_origin() {
+            Sides::One
+        } else {
+            Sides::Both
+        };
+        let halves = fingerprint.halves();
+        let halves = halves.iter().map(|half| (Sides::OneOfBoth, half));
+        for (sides, fingerprint) in halves.chain([(sides, &fingerprint)]) {
+            let places = (sides, fingerprint.places().to_owned());
+            kept.entry(places).or_insert_with(known);
+        }
+        if fingerprint != race.fingerprint {
+            self.by_todays.entry(fingerprint).or_insert_with(known);
+        }
     }
 
     /// How this race stands, if it is known.
@@ -49,17 +101,66 @@ impl Standings {
     /// How the race stands of which this one shows less or more. What is a race for certain is
     /// not settled by one that may be atomic.
     fn of_other_view(&self, race: &Race) -> Option<Triage> {
-        let other = if race.unknown_origin() {
-            self.by_half.get(&race.fingerprint)
-        } else {
-            let halves = race.fingerprint.halves();
-            let mut known = halves
-                .iter()
-                .filter_map(|half| self.by_fingerprint.get(half));
+        let (on, fingerprint) = as_today(race);
+        let other = self.by_todays.get(&fingerprint);
+        let other = other.or_else(|| {
+            if race.unknown_origin() {
+                return self.by_half.get(&fingerprint);
+            }
+            let halves = fingerprint.halves();
+            let known = [&self.by_fingerprint, &self.by_todays];
+            let known = known.into_iter();
+            let mut known =
+                known.flat_map(|known| halves.iter().filter_map(|half| known.get(half)));
             known.find(|(_, triage)| is_settled(triage))
-        };
+        });
+        let other = other.or_else(|| match on {
+            On::Named => None,
+            On::Member => in_places(&self.nameless, race, &fingerprint),
+            On::Nameless => in_places(&self.members, race, &fingerprint),
+        });
         let (class, triage) = other?;
         (*class <= race.class).then(|| triage.clone())
+    }
+}
+
+/// The race between the same code places, or with one of them.
+fn in_places<'a>(
+    known: &'a HashMap<Places, (Class, Triage)>,
+    race: &Race,
+    fingerprint: &Fingerprint,
+) -> Option<&'a (Class, Triage)> {
+    let get = |sides, of: &Fingerprint| known.get(&(sides, of.places().to_owned()));
+    if race.unknown_origin() {
+        return get(Sides::One, fingerprint).or_else(|| get(Sides::OneOfBoth, fingerprint));
+    }
+    let halves = fingerprint.halves();
+    let half = || halves.iter().find_map(|half| get(Sides::One, half));
+    get(Sides::Both, fingerprint).or_else(half)
+}
+
+/// What a race is on, and its fingerprint as it would be today: earlier versions left out what
+/// is behind a pointer, but told it.
+fn as_today(race: &Race) -> (On, Fingerprint) {
+    let own = || race.fingerprint.clone();
+    if race.fingerprint.is_behind_a_pointer() {
+        return (On::Member, own());
+    }
+    if race.what.name.is_some() {
+        return (On::Named, own());
+    }
+    let told = race.what.certain_pointee().filter(|pointee| {
+        let is_one = pointee.path.matches('.').count() == 1 && pointee.path.starts_with('.');
+        pointee.member.is_none() && is_one && race.what.bit_fields.is_empty()
+    });
+    match told {
+        Some(pointee) => {
+            let path = crate::pattern::without_indices(&pointee.path);
+            let member = format!("{}{path}", pointee.type_name);
+            let what = Fingerprint::behind_a_pointer(&member);
+            (On::Member, race.fingerprint.on(&what))
+        }
+        None => (On::Nameless, own()),
     }
 }
 

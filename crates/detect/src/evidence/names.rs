@@ -88,6 +88,7 @@ mod tests {
             name: Some(name.to_owned()),
             type_name: None,
             field: None,
+            field_in_full: None,
             bit_fields: Vec::new(),
             address: 0,
             size: 8,

@@ -1,5 +1,6 @@
 //! Finds the field or element of a variable that an access touches.
 
+use super::pointers;
 use super::program::{Die, Entry, MAX_HOPS, Program};
 use super::reading::Reading;
 use super::types::{How, Spelling, is_qualifier};
@@ -19,8 +20,8 @@ pub struct Part {
     pub bit_fields: Vec<BitField>,
     /// The fields that are touched, if there are several.
     pub spans: Vec<String>,
-    /// Whether the path leads through a union or the variants of an enum. It then names the
-    /// member that the source expression names, or else the first that fits.
+    /// Whether the path leads through a union. It then names the member that the source
+    /// expression names, or else the first that fits.
     pub in_union: bool,
     /// The way to it, step by step.
     pub steps: Vec<Step>,
@@ -31,6 +32,22 @@ pub struct Part {
 }
 
 impl Part {
+    /// The path as the source writes it: without the members of library types that nobody
+    /// writes, and without the only member of a type around a cell.
+    #[must_use]
+    pub fn path_as_written(&self) -> String {
+        let cells = ["core::cell::UnsafeCell<", "core::cell::SyncUnsafeCell<"];
+        let is_cell = |step: &Step| cells.iter().any(|cell| step.of.starts_with(cell));
+        let next = self.steps.iter().skip(1).map(Some).chain([None]);
+        let steps = self.steps.iter().zip(next);
+        let written = steps.filter(|(step, next)| step.to != ".0" || !next.is_some_and(is_cell));
+        let written: Vec<Step> = written.map(|(step, _)| step.clone()).collect();
+        if self.steps.is_empty() {
+            return self.path.clone();
+        }
+        pointers::path(&written)
+    }
+
     /// Whether the source's `expressions` name the last member on the way to it.
     #[must_use]
     pub fn is_named_by(&self, expressions: &str) -> bool {
@@ -87,6 +104,11 @@ struct Field {
     discriminant: bool,
 }
 
+/// Whether C++'s library has the member for there to be nothing.
+fn is_empty(field: &Field) -> bool {
+    field.name == "_M_empty"
+}
+
 impl<'d> Program<'d> {
     /// The part of a variable of type `variable` at `offset`. Of the members of a union it
     /// is one of those that `members` lists, if one of them fits.
@@ -120,6 +142,11 @@ impl<'d> Program<'d> {
                 holder.clone_from(&part.type_name);
             }
             let before = part.path.len();
+            // Bytes that the library keeps an object in.
+            if let Some(content) = self.content(bare) {
+                die = content;
+                continue;
+            }
             let next = match entry.tag() {
                 dw::DW_TAG_structure_type | dw::DW_TAG_class_type | dw::DW_TAG_union_type => {
                     let union = entry.tag() == dw::DW_TAG_union_type;
@@ -206,15 +233,14 @@ impl<'d> Program<'d> {
                 .synchronising
                 .or_else(|| self.synchronises_deeply(declared?));
         }
-        let is_variant = !variants.is_empty();
-        fields.extend(variants);
+        fields.extend(self.variant_meant(variants, *span, members));
         let fits =
             |field: &&Field| field.start <= span.start && span.end() <= field.start + field.size;
         let is_named = |field: &&Field| union && members.contains(&field.name.as_str());
         if let Some(field) = fields
             .iter()
             .find(|field| fits(field) && is_named(field))
-            .or_else(|| fields.iter().find(fits))
+            .or_else(|| fields.iter().find(|field| fits(field) && !is_empty(field)))
         {
             if field.discriminant {
                 return None;
@@ -223,7 +249,11 @@ impl<'d> Program<'d> {
                 part.path.push('.');
                 part.path.push_str(&field.name);
             }
-            part.in_union |= union || is_variant;
+            let others = fields.iter().filter(|other| {
+                let overlaps = other.start < span.end() && span.start < other.start + other.size;
+                overlaps && !is_empty(other)
+            });
+            part.in_union |= union && others.count() > 1;
             part.bit_fields.clear();
             span.start -= field.start;
             return self.link(field.die, dw::DW_AT_type);
@@ -302,20 +332,75 @@ impl<'d> Program<'d> {
         fields
     }
 
+    /// Of several variants that have a member there, it is the one that the source names, or
+    /// whose member it names. If it names none or several, the access is to the enum.
+    fn variant_meant(&self, mut variants: Vec<Field>, span: Span, named: &[&str]) -> Vec<Field> {
+        let payloads = variants.iter().filter(|field| !field.discriminant);
+        if payloads.count() < 2 {
+            return variants;
+        }
+        let is_named = |name: &String| named.contains(&name.as_str());
+        let by_name = |field: &Field| is_named(&field.name);
+        let by_member = |field: &Field| {
+            let member = self.held_at(field, span);
+            // A number may be anything's.
+            member
+                .is_some_and(|name| !name.starts_with(|c: char| c.is_numeric()) && is_named(&name))
+        };
+        let only = |meant: &dyn Fn(&Field) -> bool| {
+            let mut found = (0..variants.len()).filter(|at| {
+                variants
+                    .get(*at)
+                    .is_some_and(|f| !f.discriminant && meant(f))
+            });
+            found.next().filter(|_| found.next().is_none())
+        };
+        let meant = only(&by_name).or_else(|| only(&by_member));
+        let mut at = 0;
+        variants.retain(|field| {
+            at += 1;
+            field.discriminant || Some(at - 1) == meant
+        });
+        variants
+    }
+
     /// Whether a variant has a member at `span`. Each variant is as large as the enum, even
     /// without members.
     fn holds(&self, variant: &Field, span: Span) -> bool {
-        let Some(content) = self.link(variant.die, dw::DW_AT_type) else {
-            return false;
-        };
+        self.held_at(variant, span).is_some()
+    }
+
+    /// The name of the member that a variant has at `span`.
+    fn held_at(&self, variant: &Field, span: Span) -> Option<String> {
+        let content = self.link(variant.die, dw::DW_AT_type)?;
         self.children(content)
             .iter()
             .filter(|(_, entry)| entry.tag() == dw::DW_TAG_member)
             .filter_map(|(die, entry)| self.field(*die, entry))
-            .any(|field| {
+            .find(|field| {
                 let start = variant.start.saturating_add(field.start);
                 start <= span.start && span.start < start.saturating_add(field.size)
             })
+            .map(|field| field.name)
+    }
+
+    /// What is kept in a buffer of C++'s library that is declared as mere bytes.
+    fn content(&self, holder: Die) -> Option<Die> {
+        let name = self.name(holder)?;
+        let is_buffer = ["__aligned_membuf<", "__aligned_buffer<"]
+            .iter()
+            .any(|buffer| name.starts_with(buffer));
+        is_buffer.then(|| self.parameter(holder, "_Tp"))?
+    }
+
+    /// The type that a template or generic type was made for.
+    pub(super) fn parameter(&self, made: Die, name: &str) -> Option<Die> {
+        let children = self.children(made);
+        let (die, _) = children.iter().find(|(die, entry)| {
+            entry.tag() == dw::DW_TAG_template_type_parameter
+                && self.name(*die).is_some_and(|own| own == name)
+        })?;
+        self.link(*die, dw::DW_AT_type)
     }
 
     /// The bits of a bit-field, counted from the start of the type that contains it.

@@ -6,7 +6,12 @@ use redhanded_image::{DebugInfo, DebugSearch, Image, Named};
 use redhanded_model::{AccessKind, Svma};
 
 /// What each write of a function through a pointer is called.
-fn written(built: &Built, debug: &DebugInfo, function: &str, words: &str) -> Vec<Option<Named>> {
+pub fn written(
+    built: &Built,
+    debug: &DebugInfo,
+    function: &str,
+    words: &str,
+) -> Vec<Option<Named>> {
     let image = built.image();
     let (start, size) = range(built, function);
     let mut at = start;
@@ -31,7 +36,7 @@ fn written(built: &Built, debug: &DebugInfo, function: &str, words: &str) -> Vec
     names
 }
 
-fn range(built: &Built, function: &str) -> (u64, u64) {
+pub fn range(built: &Built, function: &str) -> (u64, u64) {
     let data = std::fs::read(&built.program).unwrap();
     let data = match object::File::parse(&*data).unwrap().symbols().next() {
         Some(_) => data,
@@ -51,7 +56,7 @@ fn range(built: &Built, function: &str) -> (u64, u64) {
 /// Checks the name of the only write that a function makes through a pointer: the expression,
 /// and the type with the path.
 #[track_caller]
-fn check(built: &Built, function: &str, words: &str, expect: (&str, &str)) {
+pub fn check(built: &Built, function: &str, words: &str, expect: (&str, &str)) {
     let search = DebugSearch::nowhere();
     let debug = DebugInfo::new(&built.image(), search);
     let names = written(built, &debug, function, words);

@@ -171,6 +171,7 @@ fn pointee(name: String, doubtful: bool) -> Pointee {
         expression: doubtful.then(|| name.clone()),
         type_name: name.clone(),
         path: format!(".{name}"),
+        member: None,
         part_type: name,
         from: PointeeSource::Followed,
         doubtful,
@@ -215,6 +216,7 @@ fn what() -> impl Strategy<Value = What> {
         .prop_map(
             |(name, type_name, field, bit_fields, address, size, region)| What {
                 type_name,
+                field_in_full: field.clone().filter(|_| size.is_multiple_of(5)),
                 field,
                 bit_fields,
                 address,

@@ -1,7 +1,8 @@
 //! What people decide, and when it no longer holds.
 
 use crate::fixtures::{Place, race, reader_and_writer, report, side};
-use redhanded_model::{AccessKind, Class, Race, State, Triage};
+use crate::pointees::{behind, nameless, pointee, told};
+use redhanded_model::{AccessKind, Class, Pointee, Race, State, Triage};
 use redhanded_store::{Day, Decision, Moment, SqliteStore, Store, StoreError};
 
 const NOW: Moment = Moment(1_800_000_000_000);
@@ -143,6 +144,65 @@ fn chance_decides_how_much_of_a_race_is_seen_and_not_whether_it_is_new() {
     let third = side(AccessKind::Write, "third", "a.c", &[]);
     let third = race("device", vec![whole.accesses[0].clone(), third]);
     assert!(is_new(&whole, None, &third));
+}
+
+#[test]
+fn another_member_behind_a_pointer_is_another_race() {
+    let both = || reader_and_writer("");
+    let half = || race("", vec![both().accesses[0].clone()]);
+    for known in [behind(both(), "a"), behind(half(), "a")] {
+        for decided in [None, Some(State::NotAProblem)] {
+            assert!(
+                !is_new(&known, decided, &behind(both(), "a")),
+                "{decided:?}"
+            );
+            assert!(
+                !is_new(&known, decided, &behind(half(), "a")),
+                "{decided:?}"
+            );
+            assert!(is_new(&known, decided, &behind(both(), "b")), "{decided:?}");
+            assert!(is_new(&known, decided, &behind(half(), "b")), "{decided:?}");
+        }
+    }
+    let fixed = Some(State::Fixed);
+    assert!(is_new(&behind(both(), "a"), fixed, &behind(both(), "b")));
+}
+
+#[test]
+fn whether_a_member_was_named_does_not_make_a_race_new() {
+    let both = || reader_and_writer("");
+    let half = || race("", vec![both().accesses[0].clone()]);
+    for (one, other) in [(both(), both()), (both(), half()), (half(), both())] {
+        let (named, other) = (behind(one, "a"), nameless(other));
+        assert!(!is_new(&named, None, &other));
+        assert!(!is_new(&other, None, &named));
+        assert!(is_new(&named, Some(State::Fixed), &other));
+        assert!(is_new(&other, Some(State::Fixed), &named));
+    }
+    let third = side(AccessKind::Write, "third", "a.c", &[]);
+    let third = race("", vec![both().accesses[0].clone(), third]);
+    assert!(is_new(&nameless(both()), None, &behind(third.clone(), "a")));
+    assert!(is_new(&behind(both(), "a"), None, &nameless(third)));
+}
+
+/// Earlier versions told the member, and left it out of the fingerprint.
+#[test]
+fn what_an_earlier_version_remembered_is_not_new() {
+    let both = || reader_and_writer("");
+    let old = told(both(), ".a");
+    assert!(!is_new(&old, None, &behind(both(), "a")));
+    let half = race("", vec![both().accesses[0].clone()]);
+    assert!(!is_new(&old, None, &behind(half, "a")));
+    assert!(is_new(&old, None, &behind(both(), "b")), "nobody saw it");
+    // Which type has the member of a member was not told.
+    let deep = told(both(), ".inner.a");
+    assert!(!is_new(&deep, None, &behind(both(), "a")));
+    let mut doubtful = old;
+    doubtful.what.pointee = Some(Pointee {
+        doubtful: true,
+        ..pointee(".a")
+    });
+    assert!(!is_new(&doubtful, None, &behind(both(), "b")));
 }
 
 #[test]

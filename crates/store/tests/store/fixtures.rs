@@ -86,6 +86,7 @@ pub fn race(variable: &str, accesses: Vec<AccessReport>) -> Race {
             name: Some(variable.to_owned()),
             type_name: None,
             field: Some(".flags[3].x".to_owned()),
+            field_in_full: None,
             bit_fields: Vec::new(),
             address: 0x5000,
             size: 4,

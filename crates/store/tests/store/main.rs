@@ -4,4 +4,5 @@ mod decisions;
 mod fixtures;
 mod kept;
 mod patterns;
+mod pointees;
 mod trouble;

@@ -1,6 +1,7 @@
 //! Races by words of the source: globs and suppressions.
 
 use crate::fixtures::{race, reader_and_writer, side};
+use crate::pointees::{behind, pointee, told};
 use redhanded_model::{AccessKind, Race};
 use redhanded_store::{Day, Pattern, PatternError, Suppressions, Used, import_tsan};
 
@@ -47,6 +48,38 @@ fn races_are_known_by_functions_files_fields_and_classes() {
     ] {
         check(keys, &race, expected);
     }
+}
+
+#[test]
+fn members_behind_pointers_are_known_by_type_and_path() {
+    let race = told(reader_and_writer(""), ".table[3].a");
+    for (name, expected) in [
+        ("struct item.table.a", true),
+        ("item.table.a", true),
+        ("item.*", true),
+        ("*.a", true),
+        ("item.a", false),
+        ("tem.*", false),
+        ("*.b", false),
+        ("it->*", false),
+    ] {
+        check(&format!("field = \"{name}\""), &race, expected);
+    }
+    // The type that has the member, whatever it is in.
+    check(
+        "field = \"item.a\"",
+        &behind(reader_and_writer(""), "a"),
+        true,
+    );
+    // What the sides call it, if they agree.
+    let mut sides = race;
+    sides.accesses[1].pointee = Some(pointee(".b"));
+    check("field = \"item.b\"", &sides, true);
+    sides.what.sides_differ = true;
+    check("field = \"item.b\"", &sides, false);
+    let mut doubtful = told(reader_and_writer(""), ".a");
+    doubtful.what.pointee.as_mut().unwrap().doubtful = true;
+    check("field = \"item.a\"", &doubtful, false);
 }
 
 #[test]

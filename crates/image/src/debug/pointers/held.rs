@@ -1,5 +1,6 @@
 //! What registers and slots of the frame hold, as far as it is known.
 
+use crate::debug::parts::Step;
 use crate::debug::program::Die;
 use redhanded_model::Register;
 use std::collections::BTreeMap;
@@ -17,6 +18,19 @@ pub(super) enum Written {
     Itself(Arc<str>),
 }
 
+/// The member of a structure that an element of an array lies in.
+#[derive(PartialEq, Eq, Debug)]
+pub(super) struct Within {
+    /// The type of the structure that the way to the array begins at.
+    pub(super) root: Die,
+    /// The way to the array as the source writes it.
+    pub(super) path: String,
+    /// How far the array is from the start of the structure.
+    pub(super) start: u64,
+    /// The member that is the array, with the type that has it.
+    pub(super) step: Step,
+}
+
 /// An address within an object.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Object {
@@ -30,6 +44,10 @@ pub(super) struct Object {
     pub(super) stride: u64,
     /// Whether the object is some element of an array, nobody knows which.
     pub(super) element: bool,
+    /// Whether it is the first of several, as in a container.
+    pub(super) first: bool,
+    /// The array that it is an element of, if that is a member of a structure.
+    pub(super) within: Option<Arc<Within>>,
     /// How the source writes it, if that is known.
     pub(super) written: Option<Written>,
     /// Whether a variable of the source has this value here. If not, it was followed from one
@@ -84,10 +102,14 @@ impl Object {
         if self.called != other.called {
             joined.called = self.kind;
         }
+        if self.within != other.within {
+            joined.within = None;
+        }
         joined.stride = gcd(self.stride, other.stride);
         joined.declared &= other.declared;
         joined.doubtful |= other.doubtful;
         joined.element |= other.element;
+        joined.first &= other.first;
         if self.offset != other.offset {
             joined.element = true;
         }
@@ -223,6 +245,8 @@ mod tests {
             offset,
             stride: 0,
             element: false,
+            first: false,
+            within: None,
             written: Some(Written::Behind(name.into())),
             declared: true,
             doubtful: false,

@@ -261,6 +261,8 @@ impl<'d> Reader<'_, 'd> {
             offset,
             stride: 0,
             element: false,
+            first: false,
+            within: None,
             written: Some(Written::Itself(name.into())),
             declared: true,
             doubtful: false,

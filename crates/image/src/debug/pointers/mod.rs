@@ -21,6 +21,7 @@ use held::{Held, Object};
 use redhanded_model::{BitField, Register, Svma};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
+pub(super) use writing::path;
 
 /// How many functions are kept.
 const MAX_KEPT: usize = 512;
@@ -89,6 +90,12 @@ pub struct Named {
     pub reading: Option<Reading>,
     /// The members that are touched, if there are several.
     pub spans: Vec<String>,
+    /// The last member on the way that a programmer writes, with the type that has it: the
+    /// same whichever pointer leads there. Without a member, several of the type: bit-fields
+    /// that share their bytes, members that are accessed at once. The array that it is an element of, if the source names that.
+    pub member: Option<Step>,
+    /// Whether other members of a union have the same bytes.
+    pub in_union: bool,
     /// How it is known.
     pub source: Source,
     /// Whether it may be something else: another member of a union, a variable of another
@@ -121,8 +128,55 @@ impl Pointed {
         object.offset = object.offset.checked_add(distance)?;
         // An index that leads from element to element.
         let indexed = self.address.as_ref().is_some_and(|address| address.element);
-        self.named(&object, size, expressions, indexed)
+        let named = self.named(&object, size, expressions, indexed);
+        let beyond = named
+            .as_ref()
+            .and_then(|named| self.beyond(&object, named, size, expressions));
+        beyond
+            .or(named)
             .or_else(|| self.any_part(size, expressions))
+    }
+
+    /// The element of an array that is accessed beyond the array's end, where `there` is. Both
+    /// the instruction and the source name the array, and not what is there: compilers may
+    /// count the indices of one array from another one.
+    fn beyond(&self, object: &Object, there: &Named, size: u64, text: &str) -> Option<Named> {
+        let array = self.address.as_ref().filter(|address| address.element)?;
+        let within = array.within.as_ref()?;
+        let is_root = object.called == within.root && object.stride == 0 && !object.element;
+        let words = words(text);
+        let names = |step: &Step| {
+            step.to
+                .strip_prefix('.')
+                .is_some_and(|to| words.contains(&to))
+        };
+        let other = there
+            .steps
+            .iter()
+            .rev()
+            .find(|step| step.to.starts_with('.'))?;
+        if !is_root || there.steps.contains(&within.step) || !names(&within.step) || names(other) {
+            return None;
+        }
+        let length = self.inner.ask(|program| program.size_of(array.kind))?;
+        let from = object
+            .offset
+            .checked_sub(i64::try_from(within.start).ok()?)?;
+        let index = from.checked_div_euclid(i64::try_from(length).ok()?)?;
+        let mut named = self.any_part(size, text)?;
+        let index = format!("[{index}]");
+        named.expression = named.expression.map(|text| text.replacen("[…]", &index, 1));
+        named.object = self
+            .inner
+            .ask(|program| Some(program.type_name(Some(within.root))))?;
+        named.path = format!("{}{index}{}", within.path, named.path);
+        let to = index;
+        let of = within.step.of.clone();
+        named
+            .steps
+            .splice(0..0, [within.step.clone(), Step { of, to }]);
+        named.member = named.member.or_else(|| Some(within.step.clone()));
+        Some(named)
     }
 
     /// The part that the instruction accesses, whatever its index is.
@@ -132,16 +186,28 @@ impl Pointed {
     }
 
     fn named(&self, object: &Object, size: u64, expressions: &str, indexed: bool) -> Option<Named> {
-        let words: Vec<&str> = expressions
-            .split(|c: char| !c.is_alphanumeric() && c != '_')
-            .filter(|word| !word.is_empty())
-            .collect();
+        let words = words(expressions);
         self.inner.ask(|program| {
             let (reached, index, object) = writing::reach(program, object, size, &words, indexed)?;
             let mut part = reached.part;
+            // Several at once: which bit-field is meant depends on the instruction, and it
+            // changes all of them; compilers make one access of several members.
+            let member = if part.bit_fields.len() > 1 || part.spans.len() > 1 {
+                Some(Step {
+                    of: part.type_name.clone(),
+                    to: String::new(),
+                })
+            } else {
+                writing::last_member(&part.steps).cloned()
+            };
+            let array = object.within.as_ref().filter(|within| {
+                let own = within.step.to.strip_prefix('.');
+                index == 0 && own.is_some_and(|own| words.contains(&own))
+            });
+            let member = member.or_else(|| array.map(|within| within.step.clone()));
             name_bit_field(&mut part, &words);
-            let mut path = writing::path(&part.steps);
-            if index != 0 && !object.element {
+            let mut path = path(&part.steps);
+            if (index != 0 || object.first) && !object.element {
                 path = format!("[{index}]{path}");
             }
             let last = part
@@ -155,12 +221,14 @@ impl Pointed {
             Some(Named {
                 expression: written
                     .map(|written| writing::expression(written, object.element, &path, spelling)),
-                object: program.type_name(Some(object.called)),
+                object: writing::type_name(program, &object),
                 path,
                 type_name: part.type_name,
                 bit_fields: part.bit_fields,
                 reading: part.reading,
                 spans: part.spans,
+                member,
+                in_union: part.in_union,
                 source: if object.declared {
                     Source::Variable
                 } else {
@@ -173,6 +241,13 @@ impl Pointed {
             })
         })
     }
+}
+
+/// The words of an expression.
+fn words(text: &str) -> Vec<&str> {
+    text.split(|c: char| !c.is_alphanumeric() && c != '_')
+        .filter(|word| !word.is_empty())
+        .collect()
 }
 
 /// Several bit-fields share the bytes: it is the one that the source names.

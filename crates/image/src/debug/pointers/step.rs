@@ -179,7 +179,13 @@ impl Surroundings<'_, '_> {
                 object.offset = object.offset.checked_add(by)?;
                 if object.element {
                     let size = i64::try_from(self.size(object.kind)?).ok()?;
-                    object.offset = object.offset.checked_rem_euclid(size)?;
+                    let within = object.offset.checked_rem_euclid(size)?;
+                    // Other elements may be another array's: compilers walk through several
+                    // arrays with one pointer.
+                    if within != object.offset {
+                        object.within = None;
+                    }
+                    object.offset = within;
                 }
                 Held::Address(object)
             }
@@ -197,6 +203,8 @@ impl Surroundings<'_, '_> {
             offset: i64::try_from(at.checked_sub(variable.svma.0)?).ok()?,
             stride: 0,
             element: false,
+            first: false,
+            within: None,
             written: Some(Written::Itself(variable.name.as_str().into())),
             declared: true,
             doubtful: false,

@@ -1,14 +1,15 @@
 //! How the source writes what is reached through a pointer.
 
-use super::held::{Object, Written};
+use super::held::{Object, Within, Written};
 use crate::debug::parts::{Reached, Step};
 use crate::debug::program::{Die, MAX_HOPS, Program};
 use crate::debug::types::{Spelling, is_qualifier};
 use gimli::constants as dw;
+use std::sync::Arc;
 
-/// Members that no programmer writes: what smart pointers, cells and containers keep their
-/// contents in. Each is the beginning of a type's name, and the member.
-const UNWRITTEN: [(&str, &str); 30] = [
+/// Members that no programmer writes: what smart pointers, cells and containers of Rust keep
+/// their contents in. Each is the beginning of a type's name, and the member.
+const UNWRITTEN: [(&str, &str); 40] = [
     ("core::ptr::unique::Unique<", ".pointer"),
     ("core::ptr::non_null::NonNull<", ".pointer"),
     ("core::pin::Pin<", ".pointer"),
@@ -16,40 +17,83 @@ const UNWRITTEN: [(&str, &str); 30] = [
     ("core::cell::SyncUnsafeCell<", ".value"),
     ("core::cell::Cell<", ".value"),
     ("core::cell::RefCell<", ".value"),
+    ("core::cell::once::OnceCell<", ".inner"),
     ("core::mem::manually_drop::ManuallyDrop<", ".value"),
+    ("core::mem::maybe_dangling::MaybeDangling<", ".0"),
     ("core::mem::maybe_uninit::MaybeUninit<", ".value"),
     ("alloc::boxed::Box<", ".0"),
+    ("alloc::boxed::Box<", ".data_ptr"),
     ("alloc::sync::Arc<", ".ptr"),
     ("alloc::sync::ArcInner<", ".data"),
     ("alloc::rc::Rc<", ".ptr"),
     ("alloc::rc::RcInner<", ".value"),
     ("alloc::rc::RcBox<", ".value"),
+    ("alloc::string::String", ".vec"),
     ("alloc::vec::Vec<", ".buf"),
+    ("alloc::collections::vec_deque::VecDeque<", ".buf"),
     ("alloc::raw_vec::RawVec<", ".inner"),
     ("alloc::raw_vec::RawVec<", ".ptr"),
     ("alloc::raw_vec::RawVecInner<", ".ptr"),
     ("std::sync::poison::mutex::Mutex<", ".data"),
     ("std::sync::mutex::Mutex<", ".data"),
+    ("std::sync::nonpoison::mutex::Mutex<", ".data"),
     ("std::sync::poison::rwlock::RwLock<", ".data"),
     ("std::sync::rwlock::RwLock<", ".data"),
+    ("std::sync::nonpoison::rwlock::RwLock<", ".data"),
+    ("std::sync::once_lock::OnceLock<", ".value"),
+    ("std::sync::reentrant_lock::ReentrantLock<", ".data"),
+    ("lock_api::mutex::Mutex<", ".data"),
+    ("lock_api::rwlock::RwLock<", ".data"),
+    ("crossbeam_utils::cache_padded::CachePadded<", ".value"),
     ("&", ".data_ptr"),
-    ("std::unique_ptr<", "._M_t"),
-    ("std::__uniq_ptr_impl<", "._M_t"),
-    ("std::_Head_base<", "._M_head_impl"),
-    ("std::__shared_ptr<", "._M_ptr"),
-    ("std::_Vector_base<", "._M_impl"),
-    ("std::_Vector_base<", "._M_start"),
+    ("*const ", ".data_ptr"),
+    ("*mut ", ".data_ptr"),
+    ("core::ptr::unique::Unique<", ".data_ptr"),
+    ("core::ptr::non_null::NonNull<", ".data_ptr"),
 ];
 
-/// A path as the source writes it.
-pub(super) fn path(steps: &[Step]) -> String {
-    let is_written = |step: &&Step| {
-        !UNWRITTEN
+/// The same of C++'s library, in whichever class of it.
+const UNWRITTEN_CPP: [&str; 15] = [
+    "._M_t",
+    "._M_head_impl",
+    "._M_ptr",
+    "._M_impl",
+    "._M_start",
+    "._M_payload",
+    "._M_value",
+    "._M_engaged",
+    "._M_storage",
+    "._M_elems",
+    "._M_dataplus",
+    "._M_p",
+    "._M_b",
+    "._M_i",
+    "._M_u",
+];
+
+fn is_written(step: &Step) -> bool {
+    let of_library = || {
+        ["std::", "__gnu_cxx::"]
             .iter()
-            .any(|(of, to)| step.to == *to && step.of.starts_with(of))
+            .any(|of| step.of.starts_with(of))
     };
-    let written = steps.iter().filter(is_written);
+    let unwritten = UNWRITTEN
+        .iter()
+        .any(|(of, to)| step.to == *to && step.of.starts_with(of))
+        || (UNWRITTEN_CPP.contains(&step.to.as_str()) && of_library());
+    !unwritten
+}
+
+/// A path as the source writes it.
+pub(in crate::debug) fn path(steps: &[Step]) -> String {
+    let written = steps.iter().filter(|step| is_written(step));
     written.map(|step| step.to.as_str()).collect()
+}
+
+/// The last member on the way that a programmer writes.
+pub(super) fn last_member(steps: &[Step]) -> Option<&Step> {
+    let mut members = steps.iter().rev();
+    members.find(|step| step.to.starts_with('.') && is_written(step))
 }
 
 /// The whole expression: an object, and the path to a part of it.
@@ -105,7 +149,8 @@ pub(super) fn reach(
     let within = u64::try_from(object.offset.rem_euclid(length)).ok()?;
     // A variable has nothing beside it that is its own.
     let is_variable = matches!(object.written, Some(Written::Itself(_)));
-    let stays = is_variable || (!indexed && is_aggregate(program, object.kind));
+    let stays = is_variable
+        || (!indexed && is_aggregate(program, object.kind) && !(object.first && index > 0));
     if index != 0 && !object.element && stays {
         return None;
     }
@@ -131,10 +176,26 @@ pub(super) fn member(
     if reached.into != 0 || (reached.part.in_union && named.is_empty()) {
         return None;
     }
+    // Rust's hash tables are reached from the bytes in their middle.
+    let is_table = |step: &Step| step.of.starts_with("hashbrown::raw::") && step.to == ".ctrl";
+    if reached.part.steps.iter().any(is_table) {
+        return None;
+    }
     let (called, reference) = target(program, reached.kind)?;
+    let called = match erased(&reached.part.steps) {
+        Some(at) => {
+            let before = |at: usize| reached.along.get(at).map(|(kind, _)| *kind);
+            let holder = match at.checked_sub(1) {
+                Some(at) => before(at)?,
+                None => object.called,
+            };
+            program.parameter(bare(program, holder)?, "T")?
+        }
+        None => called,
+    };
     let kind = bare(program, called)?;
     let mut own = path(&reached.part.steps);
-    if index != 0 && !object.element {
+    if (index != 0 || object.first) && !object.element {
         own = format!("[{index}]{own}");
     }
     let spelling = program.spelling(object.kind);
@@ -148,6 +209,8 @@ pub(super) fn member(
         offset: 0,
         stride: 0,
         element: false,
+        first: reached.part.steps.iter().any(is_container),
+        within: None,
         written: written.map(|text| {
             if reference {
                 Written::Itself(text.into())
@@ -160,6 +223,43 @@ pub(super) fn member(
     })
 }
 
+/// Whether a pointer at the end of the way leads to the first of several: the step into a
+/// vector's buffer, or a slice.
+fn is_container(step: &Step) -> bool {
+    let of = |name: &str| step.of.starts_with(name);
+    match step.to.as_str() {
+        "._M_start" => of("std::"),
+        ".data_ptr" => true,
+        ".ptr" => of("alloc::raw_vec::RawVec"),
+        _ => false,
+    }
+}
+
+/// What the source calls the type of an object. A library's own name for a type of the program,
+/// such as `element_type` of a pointer, is not the source's.
+pub(super) fn type_name(program: &Program<'_>, object: &Object) -> String {
+    let called = program.type_name(Some(object.called));
+    if object.called != object.kind && called.starts_with("std::") {
+        let own = program.type_name(Some(object.kind));
+        // A library's names for its own types are the shorter ones.
+        if !own.starts_with("std::") {
+            return own;
+        }
+    }
+    called
+}
+
+/// The step out of the type that says what the elements are, if the pointer at the end of the
+/// way does not: to Rust's `RawVecInner` they are bytes.
+fn erased(steps: &[Step]) -> Option<usize> {
+    let is_inner = |step: &Step| step.of.starts_with("alloc::raw_vec::RawVecInner<");
+    let inner = steps
+        .iter()
+        .position(|step| is_inner(step) && step.to == ".ptr")?;
+    // On its own it does not say it at all: no type is before it.
+    Some(inner.checked_sub(1).unwrap_or(usize::MAX))
+}
+
 /// What a value of a type points to, if that is a pointer.
 pub(super) fn pointee(program: &Program<'_>, kind: Die) -> Option<Object> {
     let (called, _) = target(program, kind)?;
@@ -169,6 +269,8 @@ pub(super) fn pointee(program: &Program<'_>, kind: Die) -> Option<Object> {
         offset: 0,
         stride: 0,
         element: false,
+        first: false,
+        within: None,
         written: None,
         declared: false,
         doubtful: false,
@@ -239,9 +341,11 @@ pub(super) fn element(program: &Program<'_>, object: &Object, stride: u64) -> Op
     let in_first = u64::try_from(object.offset).is_ok_and(|offset| offset < size.max(1));
     if is_stride(size) {
         let length = i64::try_from(size).ok()?;
+        let offset = object.offset.rem_euclid(length);
         return Some(Object {
-            offset: object.offset.rem_euclid(length),
+            offset,
             element: true,
+            within: object.within.clone().filter(|_| offset == object.offset),
             ..object.clone()
         });
     }
@@ -265,22 +369,32 @@ pub(super) fn element(program: &Program<'_>, object: &Object, stride: u64) -> Op
         return None;
     }
     let before = path(reached.part.steps.get(..at)?);
-    let array = reached.part.steps.get(at)?.to.rsplit_once('[')?.0;
+    let (array, index) = reached.part.steps.get(at)?.to.rsplit_once('[')?;
+    let own = format!("{before}{array}");
     let spelling = program.spelling(object.kind);
-    let text = object.written.as_ref().map(|written| {
-        expression(
-            written,
-            object.element,
-            &format!("{before}{array}"),
-            spelling,
-        )
-    });
+    let text = object
+        .written
+        .as_ref()
+        .map(|written| expression(written, object.element, &own, spelling));
+    let index: u64 = index.trim_end_matches(']').parse().ok()?;
+    let length = index.checked_mul(program.size_of(kind)?)?;
+    let holder = reached.part.steps.get(..at)?.last();
+    let within = holder.filter(|step| step.to.starts_with('.') && array.is_empty());
     Some(Object {
         kind,
         called,
         offset: i64::try_from(offset.checked_sub(start)?).ok()?,
         stride: 0,
         element: true,
+        first: false,
+        within: within.and_then(|step| {
+            Some(Arc::new(Within {
+                root: object.called,
+                path: own,
+                start: start.checked_sub(length)?,
+                step: step.clone(),
+            }))
+        }),
         written: text.map(|text| Written::Itself(text.into())),
         declared: object.declared,
         doubtful: object.doubtful,

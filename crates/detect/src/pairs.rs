@@ -1,0 +1,38 @@
+//! The instructions of a race. What a pointer leads to has a name in one instance and none in
+//! the next, as the registers happen to be; the instructions are the same.
+
+use redhanded_model::{AccessReport, Race};
+
+/// An instruction: its module, and its address there.
+pub type Code = (Option<String>, u64);
+
+/// Those of both accesses, in order.
+pub type Pair = [Code; 2];
+
+/// The instruction of an access.
+pub fn code(access: &AccessReport) -> Code {
+    let innermost = access.stack.first();
+    (
+        innermost.and_then(|frame| frame.module.clone()),
+        innermost.map_or(access.pc, |frame| frame.address),
+    )
+}
+
+/// Those of both accesses, if they meet at a member behind a pointer.
+pub fn named_pair(race: &Race) -> Option<Pair> {
+    pair(race).filter(|_| race.what.member().is_some())
+}
+
+/// Those of both accesses, if they meet at what has no name.
+pub fn nameless_pair(race: &Race) -> Option<Pair> {
+    pair(race).filter(|_| race.what.name.is_none() && race.what.member().is_none())
+}
+
+fn pair(race: &Race) -> Option<Pair> {
+    let mut codes: Pair = match &race.accesses[..] {
+        [one, other] => [code(one), code(other)],
+        _ => return None,
+    };
+    codes.sort();
+    Some(codes)
+}
