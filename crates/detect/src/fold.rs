@@ -4,6 +4,7 @@
 use crate::Collision;
 use crate::evidence;
 use crate::fingerprint::{fingerprint, touched};
+use crate::merge::merge;
 use crate::naming::{self, Described};
 use crate::pointee;
 use crate::typed::Teller;
@@ -17,8 +18,9 @@ use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// How many pairs of lines are kept for a race; more tell nothing new.
-const MOST_LINES: usize = 64;
+/// For how many ways to the same two instructions it is looked up what the code does with the
+/// value. Callers make a difference to it now and then.
+const MOST_WAYS: usize = 8;
 
 /// How many kinds of collision that are no races are kept.
 const MOST_SET_ASIDE: usize = 256;
@@ -55,9 +57,19 @@ pub enum Folded {
 /// keys are the same collision, which shows without looking up names.
 #[derive(PartialEq, Eq, Hash)]
 struct Exact {
-    places: [(Option<String>, u64); 2],
-    at: (Option<String>, u64),
+    places: [Place; 2],
+    at: Place,
 }
+
+/// What collisions of two code places at the same bytes are.
+struct Judged {
+    first: Finding,
+    /// By the callers of both sides, as far as a value is followed into them.
+    by_way: HashMap<Vec<Place>, Finding>,
+}
+
+/// A module, and an address of its own; or no module, and a live address.
+type Place = (Option<String>, u64);
 
 /// An instruction, and what it touches.
 type Site = (Option<String>, u64, String);
@@ -72,7 +84,7 @@ pub struct Folder {
     /// Collisions that are no races.
     set_aside: Vec<Race>,
     /// What was judged before.
-    judged: HashMap<Exact, Finding>,
+    judged: HashMap<Exact, Judged>,
     /// What replays of the races came to, by their indices.
     replays: HashMap<usize, ReplayTally>,
 }
@@ -106,8 +118,13 @@ impl Folder {
     /// information.
     pub fn judge(&mut self, collision: &Collision, modules: &[Arc<Module>]) -> Finding {
         let exact = exact(collision, modules);
-        if let Some(finding) = self.judged.get(&exact) {
-            return finding.clone();
+        let way = way(collision, modules);
+        if let Some(judged) = self.judged.get(&exact) {
+            match judged.by_way.get(&way) {
+                Some(finding) => return finding.clone(),
+                None if judged.by_way.len() >= MOST_WAYS => return judged.first.clone(),
+                None => {}
+            }
         }
         let race = describe(collision, modules);
         // A heap or stack object has only an address, which may be another object's
@@ -123,7 +140,11 @@ impl Folder {
             } else {
                 Finding::Aside(fingerprint)
             };
-            self.judged.insert(exact, again);
+            let judged = self.judged.entry(exact).or_insert_with(|| Judged {
+                first: again.clone(),
+                by_way: HashMap::new(),
+            });
+            judged.by_way.insert(way, again);
         }
         Finding::Instance(Box::new(race))
     }
@@ -152,7 +173,9 @@ impl Folder {
             return Folded::SetAside;
         };
         if let Some(index) = self.other_half(&race) {
-            self.races[index].instances += race.instances;
+            let known = &mut self.races[index];
+            known.instances += race.instances;
+            known.add_pair(race.pair());
             self.by_fingerprint.insert(fingerprint, index);
             return Folded::Again(index);
         }
@@ -235,6 +258,10 @@ impl Folder {
         for at in 0..self.races.len() {
             if let Some(index) = self.other_half(&self.races[at]) {
                 self.races[index].instances += self.races[at].instances;
+                let half: Vec<Race> = self.races[at].faces().collect();
+                for face in half {
+                    self.races[index].add_pair(face.pair());
+                }
                 if let Some(history) = self.races[at].history.take() {
                     self.races[index]
                         .history
@@ -275,58 +302,39 @@ fn site(access: &AccessReport, race: &Race) -> Site {
     )
 }
 
-/// Merges another instance into a known race.
-fn merge(known: &mut Race, race: Race) {
-    for pair in &race.lines {
-        if !known.lines.contains(pair) && known.lines.len() < MOST_LINES {
-            known.lines.push(pair.clone());
-        }
-    }
-    let verdict = match (known.verdict.take(), race.verdict.clone()) {
-        (Some(one), Some(two)) => Some(one.over(two)),
-        (one, two) => one.or(two),
-    };
-    known.verdict.clone_from(&verdict);
-    let analysed = match (known.analysed.take(), &race.analysed) {
-        (Some(mut one), Some(two)) => {
-            one.join(two);
-            Some(one)
-        }
-        (one, two) => one.or_else(|| two.clone()),
-    };
-    known.analysed.clone_from(&analysed);
-    // The plainest instance stands for the race.
-    let told = |race: &Race| {
-        let unchanged = race.values.before == race.values.after;
-        (race.class, race.seen_by, unchanged)
-    };
-    if told(&race) < told(known) {
-        *known = Race {
-            instances: known.instances,
-            lines: std::mem::take(&mut known.lines),
-            history: known.history.take(),
-            verdict,
-            analysed,
-            ..race
-        };
+fn place(at: Avma, modules: &[Arc<Module>]) -> Place {
+    match module_at(modules, at) {
+        Some(module) => (Some(module.name.clone()), module.svma(at).0),
+        None => (None, at.0),
     }
 }
 
 fn exact(collision: &Collision, modules: &[Arc<Module>]) -> Exact {
-    let place = |at: Avma| match module_at(modules, at) {
-        Some(module) => (Some(module.name.clone()), module.svma(at).0),
-        None => (None, at.0),
-    };
-    let other = collision
-        .other
-        .as_ref()
-        .map_or((None, 0), |(confirmed, ..)| place(confirmed.pc));
-    let mut places = [place(collision.record.pc), other];
+    let other = collision.other.as_ref();
+    let other = other.map_or((None, 0), |(confirmed, ..)| place(confirmed.pc, modules));
+    let mut places = [place(collision.record.pc, modules), other];
     places.sort();
     Exact {
         places,
-        at: place(collision.record.bytes.start),
+        at: place(collision.record.bytes.start, modules),
     }
+}
+
+/// The callers of both sides that a value is followed into, whichever side was sampled.
+fn way(collision: &Collision, modules: &[Arc<Module>]) -> Vec<Place> {
+    let callers = |stack: &[Avma]| -> Vec<Place> {
+        let callers = stack.iter().skip(1).take(usage::CALLERS);
+        callers.map(|back| place(*back, modules)).collect()
+    };
+    let other = collision.other.as_ref();
+    let mut sides = [
+        (collision.record.pc, callers(&collision.sampled.1)),
+        other.map_or((Avma(0), Vec::new()), |(confirmed, _, stack)| {
+            (confirmed.pc, callers(stack))
+        }),
+    ];
+    sides.sort();
+    sides.into_iter().flat_map(|(_, callers)| callers).collect()
 }
 
 /// The race that a collision is an instance of, or the collision that is none.
@@ -401,6 +409,7 @@ fn describe(collision: &Collision, modules: &[Arc<Module>]) -> Race {
         special: special.filter(|_| rule == Rule::Special),
         usage: usage::of(collision, modules),
         history: None,
+        pairs: Vec::new(),
         verdict: None,
         triage: None,
         evidence: Some(evidence),

@@ -17,6 +17,7 @@ mod exposure;
 mod fingerprint;
 mod fold;
 mod hunt;
+mod merge;
 mod naming;
 mod over_read;
 mod pointee;

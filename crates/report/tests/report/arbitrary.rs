@@ -322,6 +322,7 @@ fn race() -> impl Strategy<Value = Race> {
                 special,
                 usage: vec![Usage::default()],
                 history: None,
+                pairs: Vec::new(),
                 verdict,
                 triage: None,
                 accesses,

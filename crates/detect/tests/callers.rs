@@ -1,0 +1,140 @@
+//! One read whose callers do something else with the value each. Needs gcc and nm.
+
+use redhanded_detect::{Around, Collision, Confirmed, Folded, Folder};
+use redhanded_image::{Image, Instruction};
+use redhanded_model::{
+    AccessKind, Avma, Bytes, ModuleId, Region, Registers, SpaceId, Svma, TaskId, ThreadName, Use,
+    WindowEnd, WindowId, WindowRecord,
+};
+use redhanded_target::Module;
+use std::path::Path;
+use std::process::Command;
+use std::sync::Arc;
+use std::time::Duration;
+
+const SOURCE: &str = "
+static unsigned flags; unsigned table[64], sum;
+#define KEEP __attribute__((noipa))
+KEEP unsigned get(void) { return flags; }
+KEEP void asks(void) { if (get() & 1) sum++; }
+KEEP void picks(void) { sum += table[get() & 0x10]; }
+KEEP void writes(void) { flags ^= 0x10; }
+";
+
+fn module(folder: &Path) -> (Arc<Module>, Bytes) {
+    let [source, library] = ["source.c", "library.so"].map(|name| folder.join(name));
+    std::fs::write(&source, SOURCE).unwrap();
+    let built = Command::new("gcc")
+        .args(["-shared", "-fPIC", "-g", "-O2", "-o"])
+        .arg(&library)
+        .arg(&source)
+        .status();
+    assert!(built.unwrap().success());
+    let symbols = Command::new("nm").arg(&library).output().unwrap().stdout;
+    let symbols = String::from_utf8(symbols).unwrap();
+    let line = symbols.lines().find(|line| line.ends_with(" flags"));
+    let at = u64::from_str_radix(&line.unwrap()[..16], 16).unwrap();
+    let module = Arc::new(Module {
+        id: ModuleId(0),
+        space: SpaceId::default(),
+        name: "library.so".to_owned(),
+        bias: 0,
+        range: 0..0x10_0000,
+        image: Some(Arc::new(Image::open(&library).unwrap())),
+    });
+    (module, Bytes::new(Avma(at), 4))
+}
+
+/// The first instruction of a function that is so.
+fn first(module: &Module, function: &str, is: impl Fn(&str) -> bool) -> (u64, Instruction) {
+    let image = module.image.as_ref().unwrap();
+    let functions = image.functions().as_slice();
+    let mut named = functions
+        .iter()
+        .filter(|f| f.name.as_deref() == Some(function));
+    let function = named.next().unwrap();
+    let mut at = function.start;
+    loop {
+        let instruction = image.instruction_at(at).unwrap();
+        if is(&instruction.text()) {
+            return (at.0, instruction);
+        }
+        at = Svma(instruction.next());
+        assert!(at < function.end);
+    }
+}
+
+/// `get`, called by this function, met `writes`.
+fn collision(module: &Module, bytes: Bytes, caller: &str) -> Collision {
+    let on_it = |text: &str| text.contains("[rip") || text.contains('[');
+    let (read_at, read) = first(module, "get", on_it);
+    let (write_at, write) = first(module, "writes", |text| text.starts_with("xor"));
+    let back = first(module, caller, |text| text.starts_with("call"))
+        .1
+        .next();
+    let image = module.image.as_ref().unwrap();
+    let code = image.bytes_at(Svma(read_at), (read.next() - read_at) as usize);
+    let confirmed = Confirmed {
+        pc: Avma(write_at),
+        kind: AccessKind::Update,
+        bytes,
+        locked: false,
+        instruction: write.text(),
+        system_call: None,
+        form: write.form(),
+        found: None,
+    };
+    Collision {
+        record: WindowRecord {
+            id: WindowId(1),
+            space: SpaceId::default(),
+            module: module.id,
+            svma: Svma(read_at),
+            pc: Avma(read_at),
+            task: TaskId(1),
+            registers: Registers {
+                rip: read_at,
+                ..Registers::default()
+            },
+            bytes,
+            kind: AccessKind::Read,
+            before: vec![1, 0, 0, 0],
+            after: vec![0x11, 0, 0, 0],
+            hit: None,
+            end: WindowEnd::Collided,
+            held: Duration::ZERO,
+            losses: Vec::new(),
+        },
+        sampled: (ThreadName::default(), vec![Avma(read_at), Avma(back)]),
+        other: Some((confirmed, ThreadName::default(), vec![Avma(write_at)])),
+        region: Region::Global {
+            module: module.name.clone(),
+        },
+        modules: vec![module.id],
+        suspects: Vec::new(),
+        sampled_code: code.unwrap().to_vec(),
+        around: Around::default(),
+        replay: None,
+        analysed: None,
+    }
+}
+
+#[test]
+fn what_each_caller_does_with_the_value_is_kept() {
+    let folder = tempfile::tempdir().unwrap();
+    let (module, bytes) = module(folder.path());
+    let modules = [Arc::clone(&module)];
+    let mut races = Folder::new();
+    let asks = collision(&module, bytes, "asks");
+    let picks = collision(&module, bytes, "picks");
+    assert_eq!(races.add(&asks, &modules), Folded::New(0));
+    for _ in 0..2 {
+        assert_eq!(races.add(&asks, &modules), Folded::Again(0));
+        assert_eq!(races.add(&picks, &modules), Folded::Again(0));
+    }
+    let race = &races.races()[0];
+    assert!(!race.usage[0].has(&Use::Index), "{:?}", race.usage);
+    assert_eq!((race.instances, race.pairs.len()), (5, 1));
+    let other = &race.pairs[0].usage[0];
+    assert!(other.has(&Use::Index), "{other:?}");
+}
