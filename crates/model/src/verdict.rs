@@ -160,6 +160,10 @@ pub struct Differing {
     /// other value in the other.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub copy: bool,
+    /// Of a register: where the thread goes on with it. Only programmers of that place know what
+    /// it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub in_use: Option<String>,
     /// What it is after the first order, in words.
     pub this: String,
     /// What it is after the other one.

@@ -13,6 +13,7 @@ fn differing(raced: bool) -> Differing {
         what: "hits".to_owned(),
         raced,
         copy: false,
+        in_use: None,
         this: "1".to_owned(),
         that: "2".to_owned(),
     }

@@ -246,6 +246,7 @@ fn verdict() -> impl Strategy<Value = Verdict> {
             what,
             raced,
             copy,
+            in_use: raced.then(|| String::from(&this)),
             this,
             that,
         },

@@ -1,11 +1,13 @@
-//! One read whose callers do something else with the value each. Needs gcc and nm.
+//! Collisions of a small program with debug information: what becomes of a value in each caller,
+//! and how a replay is told. Needs gcc and nm.
 
-use redhanded_detect::{Around, Collision, Confirmed, Folded, Folder};
+use redhanded_detect::{Around, Collision, Confirmed, Folded, Folder, Replay, tally};
 use redhanded_image::{Image, Instruction};
 use redhanded_model::{
     AccessKind, Avma, Bytes, ModuleId, Region, Registers, SpaceId, Svma, TaskId, ThreadName, Use,
     WindowEnd, WindowId, WindowRecord,
 };
+use redhanded_replay::{Call, Difference, End, Ended, Judgement, Order, Outcome, Side};
 use redhanded_target::Module;
 use std::path::Path;
 use std::process::Command;
@@ -66,8 +68,7 @@ fn first(module: &Module, function: &str, is: impl Fn(&str) -> bool) -> (u64, In
 
 /// `get`, called by this function, met `writes`.
 fn collision(module: &Module, bytes: Bytes, caller: &str) -> Collision {
-    let on_it = |text: &str| text.contains("[rip") || text.contains('[');
-    let (read_at, read) = first(module, "get", on_it);
+    let (read_at, read) = first(module, "get", |text| text.contains('['));
     let (write_at, write) = first(module, "writes", |text| text.starts_with("xor"));
     let back = first(module, caller, |text| text.starts_with("call"))
         .1
@@ -137,4 +138,64 @@ fn what_each_caller_does_with_the_value_is_kept() {
     assert_eq!((race.instances, race.pairs.len()), (5, 1));
     let other = &race.pairs[0].usage[0];
     assert!(other.has(&Use::Index), "{other:?}");
+}
+
+#[test]
+fn what_two_orders_leave_behind_is_told_whole_and_in_its_type() {
+    let folder = tempfile::tempdir().unwrap();
+    let (module, bytes) = module(folder.path());
+    let modules = [Arc::clone(&module)];
+    let mut collision = collision(&module, bytes, "asks");
+    let at = bytes.start.0;
+    let word = |value: u64| value << (8 * (at % 8));
+    let memory = Difference::Memory {
+        address: at,
+        this: vec![0xbc],
+        that: vec![0xbb],
+        words: [word(0x3bbc), word(0x3bbb)],
+    };
+    let register = Difference::Register {
+        side: Side::A,
+        name: "rdx".to_owned(),
+        this: 0x117_a773,
+        that: 0x117_a774,
+    };
+    let (this, that) = (Order::First(Side::A), Order::First(Side::B));
+    let ip = first(&module, "asks", |_| true).0;
+    let ended = |ip| Ended {
+        end: End::Bound,
+        ip,
+        steps: 1,
+        calls: Vec::new(),
+    };
+    let outcome = |order| Outcome {
+        order,
+        ended: [ended(ip), ended(ip)],
+    };
+    collision.replay = Some(Replay {
+        judgement: Judgement {
+            call: Call::StateChange {
+                this,
+                that,
+                differences: vec![register, memory],
+            },
+            outcomes: vec![outcome(this), outcome(that)],
+            used: Vec::new(),
+            steps: 2,
+        },
+        race: (at, at + 4),
+        took: Duration::ZERO,
+    });
+    let difference = |modules: &[Arc<Module>]| tally(&collision, modules).unwrap().difference;
+    let [memory, register] = <[_; 2]>::try_from(difference(&modules)).unwrap();
+    assert_eq!((memory.what.as_str(), memory.raced), ("flags", true));
+    assert_eq!(memory.this, "15292 (held first)");
+    assert_eq!(memory.that, "15291 (caught first)");
+    assert_eq!(register.what, "rdx of the held thread");
+    let place = register.in_use.unwrap();
+    assert!(place.starts_with("asks (source.c:"), "{place}");
+    // Nothing is known of the type, but which bytes both threads access.
+    let unnamed = &difference(&[])[0];
+    assert_eq!(unnamed.what, "the raced bytes");
+    assert_eq!(unnamed.this, "0x3bbc (held first)");
 }
