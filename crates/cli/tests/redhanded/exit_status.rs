@@ -69,6 +69,36 @@ fn a_race_can_be_told_without_failing() {
 }
 
 #[test]
+fn what_a_verdict_says_may_decide_whether_a_race_fails() {
+    let place = Place::with("racy");
+    let options = "run --fail-on proven --repeat 20 --json report.json";
+    // A lost count proves nothing.
+    let outcome = place.run(options.split(' ').chain(["--", "./racy", "5"]));
+    assert_eq!(outcome.status, 5, "{outcome:#?}");
+    let report = std::fs::read(place.path("report.json")).unwrap();
+    let report: Value = serde_json::from_slice(&report).unwrap();
+    assert_ne!(report["races"], Value::Array(Vec::new()), "{outcome:#?}");
+    for (call, proven, harmful) in [
+        ("proven-harmful", 66, 66),
+        ("likely-harmful", 0, 66),
+        ("undecided", 0, 0),
+        ("likely-benign", 0, 0),
+    ] {
+        let mut judged = report.clone();
+        for race in judged["races"].as_array_mut().unwrap() {
+            race["verdict"]["call"] = call.into();
+        }
+        std::fs::write(place.path("judged.json"), judged.to_string()).unwrap();
+        let statuses = [("proven", proven), ("harmful", harmful), ("any", 66)];
+        for (least, status) in statuses {
+            let line = format!("report -q --fail-on {least} judged.json");
+            let outcome = place.run(line.split(' '));
+            assert_eq!(outcome.status, status, "{call}, {least}: {outcome:#?}");
+        }
+    }
+}
+
+#[test]
 fn the_first_failure_of_a_repetition_counts() {
     let place = Place::new();
     place.executable(
