@@ -93,9 +93,12 @@ fn verdict(
     });
     let (_, mut worst) = verdicts.next()?;
     for (face, mut of_face) in verdicts {
-        // Of an access without its partner only harm is known.
-        if face.unknown_origin() && !race.unknown_origin() && !of_face.call.is_harmful() {
-            continue;
+        // Of an access without its partner only harm is known, and that by rules alone.
+        if face.unknown_origin() && !race.unknown_origin() {
+            of_face = combine(of_face.rules, None, face.instances);
+            if !of_face.call.is_harmful() {
+                continue;
+            }
         }
         // The replays are those of the whole race.
         of_face.replay = None;

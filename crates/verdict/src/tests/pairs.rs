@@ -1,7 +1,7 @@
 //! Verdicts on races whose functions meet in several places.
 
 use super::*;
-use redhanded_model::{MOST_PAIRS, Pair, Pointee, PointeeSource};
+use redhanded_model::{Differing, MOST_PAIRS, Pair, Pointee, PointeeSource};
 
 /// Two other places of the same functions.
 fn elsewhere(mut race: Race) -> Pair {
@@ -48,6 +48,25 @@ fn a_race_is_as_bad_as_the_worst_of_its_pairs() {
     let mut alone = flag(1, 0x10);
     alone.add_pair(half(&flag(3, 0x10)));
     check(&alone, Call::LikelyBenign, "safe-flag");
+    let mut changed = counter();
+    changed.verdict = Some(Verdict {
+        replay: Some(ReplayTally {
+            state_change: 1,
+            difference: vec![Differing {
+                what: "hits".to_owned(),
+                raced: true,
+                copy: false,
+                in_use: None,
+                this: "1".to_owned(),
+                that: "2".to_owned(),
+            }],
+            ..ReplayTally::default()
+        }),
+        ..judged(&changed)
+    });
+    changed.add_pair(half(&race("hits", &["read", "update"])));
+    assert_eq!(changed.pairs.len(), 1);
+    check(&changed, Call::LikelyBenign, "statistics-counter");
     alone.add_pair(half(&index));
     check(&alone, Call::LikelyHarmful, "steering");
 }
