@@ -11,8 +11,8 @@ use gdbstub::stub::run_blocking::{BlockingEventLoop, Event, WaitForStopReasonErr
 use gdbstub::stub::{GdbStub, MultiThreadStopReason};
 use gdbstub::target::ext::base::BaseOps;
 use gdbstub::target::ext::base::multithread::{
-    MultiThreadBase, MultiThreadResume, MultiThreadResumeOps, MultiThreadSingleStep,
-    MultiThreadSingleStepOps,
+    MultiThreadBase, MultiThreadResume, MultiThreadResumeOps, MultiThreadSchedulerLocking,
+    MultiThreadSchedulerLockingOps, MultiThreadSingleStep, MultiThreadSingleStepOps,
 };
 use gdbstub::target::ext::base::reverse_exec::{
     ReplayLogPosition, ReverseCont, ReverseContOps, ReverseStep, ReverseStepOps,
@@ -308,6 +308,10 @@ impl MultiThreadResume for Stage {
         Ok(())
     }
 
+    fn support_scheduler_locking(&mut self) -> Option<MultiThreadSchedulerLockingOps<'_, Self>> {
+        Some(self)
+    }
+
     fn support_single_step(&mut self) -> Option<MultiThreadSingleStepOps<'_, Self>> {
         Some(self)
     }
@@ -318,6 +322,14 @@ impl MultiThreadResume for Stage {
 
     fn support_reverse_cont(&mut self) -> Option<ReverseContOps<'_, Tid, Self>> {
         Some(self)
+    }
+}
+
+impl MultiThreadSchedulerLocking for Stage {
+    /// Asked for when a thread is to step over a breakpoint. The order is fixed, so the other one
+    /// runs where its turn comes first, as it does at every step.
+    fn set_resume_action_scheduler_lock(&mut self) -> Result<(), Self::Error> {
+        Ok(())
     }
 }
 

@@ -75,20 +75,21 @@ fn what_a_verdict_says_may_decide_whether_a_race_fails() {
     // A lost count proves nothing.
     let outcome = place.run(options.split(' ').chain(["--", "./racy", "5"]));
     assert_eq!(outcome.status, 5, "{outcome:#?}");
-    let report = std::fs::read(place.path("report.json")).unwrap();
-    let report: Value = serde_json::from_slice(&report).unwrap();
+    let text = std::fs::read_to_string(place.path("report.json")).unwrap();
+    let report: Value = serde_json::from_str(&text).unwrap();
     assert_ne!(report["races"], Value::Array(Vec::new()), "{outcome:#?}");
-    for (call, proven, harmful) in [
+    let calls = [
         ("proven-harmful", 66, 66),
         ("likely-harmful", 0, 66),
         ("undecided", 0, 0),
         ("likely-benign", 0, 0),
-    ] {
-        let mut judged = report.clone();
-        for race in judged["races"].as_array_mut().unwrap() {
-            race["verdict"]["call"] = call.into();
-        }
-        std::fs::write(place.path("judged.json"), judged.to_string()).unwrap();
+    ];
+    for (call, proven, harmful) in calls {
+        let to = format!("\"{call}\"");
+        let judged = calls.iter().fold(text.clone(), |text, (from, ..)| {
+            text.replace(&format!("\"{from}\""), &to)
+        });
+        std::fs::write(place.path("judged.json"), judged).unwrap();
         let statuses = [("proven", proven), ("harmful", harmful), ("any", 66)];
         for (least, status) in statuses {
             let line = format!("report -q --fail-on {least} judged.json");
