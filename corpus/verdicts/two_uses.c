@@ -7,12 +7,14 @@
 #include "../lib/crew.h"
 
 static unsigned state = 1, setting = 1, options = 3;
-static unsigned table[64];
+// Not static: a compiler knows what is in an array that nobody writes.
+unsigned table[64];
 static unsigned long seen;
 
-KEEP static void look(void)
+// What is safe is rarer, so that a short run sees the other one as well.
+KEEP static void look(unsigned i)
 {
-    if (state & 1)
+    if (i % 4 == 0 && state & 1)
         seen++;
     busy(2);
     seen += table[state & 0x10];
@@ -33,8 +35,11 @@ KEEP static void change_state(void) { state ^= 0x10; }
 KEEP static void change_setting(void) { setting ^= 0x10; }
 KEEP static void change_options(void) { options ^= 0x10; }
 
-REPEAT(reader, look(); busy(1); ask_setting(); busy(1); pick_by_setting(); busy(1); ask_options())
-REPEAT(writer, change_state(); busy(1); change_setting(); busy(1); change_options())
+// Ends a region of a replay, so that one race makes no difference to another.
+#define PART busy(2); __sync_synchronize(); busy(2)
+
+REPEAT(reader, look(i); PART; if (i % 4 == 0) ask_setting(); busy(1); pick_by_setting(); PART; ask_options(); PART)
+REPEAT(writer, change_state(); PART; change_setting(); PART; change_options(); PART)
 
 int main(void)
 {
