@@ -7,11 +7,12 @@ mod kernel;
 mod mutation;
 mod protocol;
 mod questions;
+mod replays;
 mod targets;
 
 use libfuzzer_sys::{fuzz_mutator, fuzz_target, fuzzer_mutate};
 
-fuzz_target!(|bytes: &[u8]| targets::chosen().run(bytes));
+fuzz_target!(init: targets::chosen().prepare(), |bytes: &[u8]| targets::chosen().run(bytes));
 
 // Half of the mutants of an ELF file are damaged where its parsers look, which a blind
 // engine finds rarely in so many bytes.

@@ -18,7 +18,7 @@ use redhanded_report::{Style, Terminal, Writer, clean};
 use redhanded_session::read;
 use redhanded_sys::Mapping;
 
-use crate::{kernel, protocol, questions};
+use crate::{kernel, protocol, questions, replays};
 
 /// One parser of foreign bytes, or a few that belong together.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -92,6 +92,13 @@ impl Target {
         matches!(self, Self::File | Self::Kernel | Self::Module)
     }
 
+    /// What has to be done before the first input.
+    pub fn prepare(self) {
+        if self == Self::Scenario {
+            replays::prepare();
+        }
+    }
+
     /// Has `bytes` parsed, and asks about what came out.
     pub fn run(self, bytes: &[u8]) {
         match self {
@@ -129,6 +136,7 @@ impl Target {
                 if let Some(scenario) = Scenario::of_unpacked(bytes) {
                     let again = Scenario::read(scenario.to_bytes().as_slice());
                     assert!(again.is_ok(), "a scenario that cannot be read back");
+                    replays::play(scenario);
                 }
             }
         }

@@ -83,7 +83,7 @@ const TARGETS: [Target; 15] = [
     Target::new("report", |seed| seed.name == "report"),
     Target::new("sites", |seed| seed.name == "sites"),
     Target::new("maps", |seed| seed.name == "maps"),
-    Target::new("scenario", |seed| seed.name == "scenario"),
+    Target::new("scenario", |seed| seed.name.starts_with("scenario")),
     Target::new("suspects", |seed| seed.name.starts_with("suspects")),
     Target::new("recording", |seed| seed.name.starts_with("recording")),
 ];

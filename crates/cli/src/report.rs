@@ -15,7 +15,7 @@ use compare::compare;
 use redhanded_model::{Race, State};
 use redhanded_report::{Terminal, Writer};
 use redhanded_store::{Pattern, Suppressions};
-use redhanded_verdict::judge;
+use redhanded_verdict::{judge, judge_again};
 pub use source::{Source, read_json};
 use std::process::ExitCode;
 
@@ -29,7 +29,9 @@ pub fn report(arguments: &Report) -> Result<ExitCode, Failure> {
     let annotations = arguments.verdicts.read()?;
     let mut source = Source::open(arguments.source.as_ref(), arguments.run)?;
     // A log has collisions only; the others have the verdicts of their time.
-    if source.is_log || arguments.verdicts.annotations.is_some() {
+    if source.is_store() && arguments.verdicts.annotations.is_some() {
+        judge_again(&mut source.report, &annotations);
+    } else if source.is_log || arguments.verdicts.annotations.is_some() {
         judge(&mut source.report, &annotations);
     }
     let mut notes = Vec::new();

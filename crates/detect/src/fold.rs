@@ -2,10 +2,11 @@
 //! fingerprint, and those that share a fingerprint become one race.
 
 use crate::Collision;
+use crate::codes::{Code, Codes, code, named_codes, nameless_codes};
 use crate::evidence;
 use crate::fingerprint::{fingerprint, placed, touched};
+use crate::merge::merge;
 use crate::naming::{self, Described};
-use crate::pairs::{Code, Pair, code, named_pair, nameless_pair};
 use crate::pointee;
 use crate::typed::Teller;
 use crate::usage;
@@ -18,8 +19,9 @@ use serde::{Deserialize, Serialize};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-/// How many pairs of lines are kept for a race; more tell nothing new.
-const MOST_LINES: usize = 64;
+/// For how many ways to the same two instructions it is looked up what the code does with the
+/// value. Callers make a difference to it now and then.
+const MOST_WAYS: usize = 8;
 
 /// How many kinds of collision that are no races are kept.
 const MOST_SET_ASIDE: usize = 256;
@@ -56,8 +58,15 @@ pub enum Folded {
 /// keys are the same collision, which shows without looking up names.
 #[derive(PartialEq, Eq, Hash)]
 struct Exact {
-    places: [(Option<String>, u64); 2],
-    at: (Option<String>, u64),
+    places: [Code; 2],
+    at: Code,
+}
+
+/// What collisions of two code places at the same bytes are.
+struct Judged {
+    first: Finding,
+    /// By the callers of both sides, as far as a value is followed into them.
+    by_way: HashMap<Vec<Code>, Finding>,
 }
 
 /// An instruction, and what it touches.
@@ -71,13 +80,13 @@ pub struct Folder {
     /// The sites of races of which both sides are known.
     by_site: HashMap<Site, usize>,
     /// Races on a member behind a pointer, by both instructions.
-    by_pair: HashMap<Pair, usize>,
+    by_pair: HashMap<Codes, usize>,
     /// The instructions of races on what has no name.
-    nameless: HashMap<usize, HashSet<Pair>>,
+    nameless: HashMap<usize, HashSet<Codes>>,
     /// Collisions that are no races.
     set_aside: Vec<Race>,
     /// What was judged before.
-    judged: HashMap<Exact, Finding>,
+    judged: HashMap<Exact, Judged>,
     /// What replays of the races came to, by their indices.
     replays: HashMap<usize, ReplayTally>,
 }
@@ -111,8 +120,13 @@ impl Folder {
     /// information.
     pub fn judge(&mut self, collision: &Collision, modules: &[Arc<Module>]) -> Finding {
         let exact = exact(collision, modules);
-        if let Some(finding) = self.judged.get(&exact) {
-            return finding.clone();
+        let way = way(collision, modules);
+        if let Some(judged) = self.judged.get(&exact) {
+            match judged.by_way.get(&way) {
+                Some(finding) => return finding.clone(),
+                None if judged.by_way.len() >= MOST_WAYS => return judged.first.clone(),
+                None => {}
+            }
         }
         let race = describe(collision, modules);
         // A heap or stack object has only an address, which may be another object's
@@ -128,7 +142,11 @@ impl Folder {
             } else {
                 Finding::Aside(fingerprint)
             };
-            self.judged.insert(exact, again);
+            let judged = self.judged.entry(exact).or_insert_with(|| Judged {
+                first: again.clone(),
+                by_way: HashMap::new(),
+            });
+            judged.by_way.insert(way, again);
         }
         Finding::Instance(Box::new(race))
     }
@@ -148,10 +166,12 @@ impl Folder {
         if let Some(race) = &race
             && let Some(index) = self.named(race)
         {
-            self.races[index].instances += race.instances;
+            let known = &mut self.races[index];
+            known.instances += race.instances;
+            known.add_pair(race.pair());
             return Folded::Again(index);
         }
-        let pair = race.as_ref().and_then(nameless_pair);
+        let pair = race.as_ref().and_then(nameless_codes);
         if let Some(index) = self.by_fingerprint.get(&fingerprint) {
             if let Some(pairs) = self.nameless.get_mut(index) {
                 pairs.extend(pair);
@@ -159,7 +179,7 @@ impl Folder {
             let known = &mut self.races[*index];
             known.instances += 1;
             if let Some(race) = race {
-                if let Some(pair) = named_pair(&race) {
+                if let Some(pair) = named_codes(&race) {
                     self.by_pair.entry(pair).or_insert(*index);
                 }
                 merge(known, race);
@@ -171,7 +191,9 @@ impl Folder {
             return Folded::SetAside;
         };
         if let Some(index) = self.other_half(&race) {
-            self.races[index].instances += race.instances;
+            let known = &mut self.races[index];
+            known.instances += race.instances;
+            known.add_pair(race.pair());
             self.by_fingerprint.insert(fingerprint, index);
             return Folded::Again(index);
         }
@@ -187,7 +209,7 @@ impl Folder {
         if let Some(pair) = pair {
             self.nameless.insert(index, HashSet::from([pair]));
         }
-        if let Some(pair) = named_pair(&race) {
+        if let Some(pair) = named_codes(&race) {
             self.by_pair.entry(pair).or_insert(index);
         }
         self.by_fingerprint.insert(fingerprint, index);
@@ -244,7 +266,7 @@ impl Folder {
 
     /// The race of the same two instructions that knows the member behind the pointer.
     fn named(&self, race: &Race) -> Option<usize> {
-        let index = *self.by_pair.get(&nameless_pair(race)?)?;
+        let index = *self.by_pair.get(&nameless_codes(race)?)?;
         (self.races[index].class <= race.class).then_some(index)
     }
 
@@ -288,6 +310,10 @@ impl Folder {
         for at in 0..self.races.len() {
             if let Some(index) = self.belongs_to(at) {
                 self.races[index].instances += self.races[at].instances;
+                let half: Vec<Race> = self.races[at].faces().collect();
+                for face in half {
+                    self.races[index].add_pair(face.pair());
+                }
                 if let Some(history) = self.races[at].history.take() {
                     self.races[index]
                         .history
@@ -318,58 +344,39 @@ fn rank(races: &mut [Race]) {
     });
 }
 
-/// Merges another instance into a known race.
-fn merge(known: &mut Race, race: Race) {
-    for pair in &race.lines {
-        if !known.lines.contains(pair) && known.lines.len() < MOST_LINES {
-            known.lines.push(pair.clone());
-        }
-    }
-    let verdict = match (known.verdict.take(), race.verdict.clone()) {
-        (Some(one), Some(two)) => Some(one.over(two)),
-        (one, two) => one.or(two),
-    };
-    known.verdict.clone_from(&verdict);
-    let analysed = match (known.analysed.take(), &race.analysed) {
-        (Some(mut one), Some(two)) => {
-            one.join(two);
-            Some(one)
-        }
-        (one, two) => one.or_else(|| two.clone()),
-    };
-    known.analysed.clone_from(&analysed);
-    // The plainest instance stands for the race.
-    let told = |race: &Race| {
-        let unchanged = race.values.before == race.values.after;
-        (race.class, race.seen_by, unchanged)
-    };
-    if told(&race) < told(known) {
-        *known = Race {
-            instances: known.instances,
-            lines: std::mem::take(&mut known.lines),
-            history: known.history.take(),
-            verdict,
-            analysed,
-            ..race
-        };
+fn place(at: Avma, modules: &[Arc<Module>]) -> Code {
+    match module_at(modules, at) {
+        Some(module) => (Some(module.name.clone()), module.svma(at).0),
+        None => (None, at.0),
     }
 }
 
 fn exact(collision: &Collision, modules: &[Arc<Module>]) -> Exact {
-    let place = |at: Avma| match module_at(modules, at) {
-        Some(module) => (Some(module.name.clone()), module.svma(at).0),
-        None => (None, at.0),
-    };
-    let other = collision
-        .other
-        .as_ref()
-        .map_or((None, 0), |(confirmed, ..)| place(confirmed.pc));
-    let mut places = [place(collision.record.pc), other];
+    let other = collision.other.as_ref();
+    let other = other.map_or((None, 0), |(confirmed, ..)| place(confirmed.pc, modules));
+    let mut places = [place(collision.record.pc, modules), other];
     places.sort();
     Exact {
         places,
-        at: place(collision.record.bytes.start),
+        at: place(collision.record.bytes.start, modules),
     }
+}
+
+/// The callers of both sides that a value is followed into, whichever side was sampled.
+fn way(collision: &Collision, modules: &[Arc<Module>]) -> Vec<Code> {
+    let callers = |stack: &[Avma]| -> Vec<Code> {
+        let callers = stack.iter().skip(1).take(usage::CALLERS);
+        callers.map(|back| place(*back, modules)).collect()
+    };
+    let other = collision.other.as_ref();
+    let mut sides = [
+        (collision.record.pc, callers(&collision.sampled.1)),
+        other.map_or((Avma(0), Vec::new()), |(confirmed, _, stack)| {
+            (confirmed.pc, callers(stack))
+        }),
+    ];
+    sides.sort();
+    sides.into_iter().flat_map(|(_, callers)| callers).collect()
 }
 
 /// The race that a collision is an instance of, or the collision that is none.
@@ -444,6 +451,7 @@ fn describe(collision: &Collision, modules: &[Arc<Module>]) -> Race {
         special: special.filter(|_| rule == Rule::Special),
         usage: usage::of(collision, modules),
         history: None,
+        pairs: Vec::new(),
         verdict: None,
         triage: None,
         evidence: Some(evidence),

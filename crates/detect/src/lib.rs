@@ -10,6 +10,7 @@
 mod around;
 mod budget;
 mod capture;
+mod codes;
 mod confirm;
 mod crash;
 mod evidence;
@@ -17,9 +18,9 @@ mod exposure;
 mod fingerprint;
 mod fold;
 mod hunt;
+mod merge;
 mod naming;
 mod over_read;
-mod pairs;
 mod pointee;
 mod random;
 mod sampler;

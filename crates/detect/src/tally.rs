@@ -2,7 +2,10 @@
 
 use crate::capture::Replay;
 use crate::{Collision, naming, usage};
-use redhanded_model::{Avma, Bytes, Differing, FAILED_REPLAY, Frame, Region, ReplayTally, Step};
+use redhanded_image::Shown;
+use redhanded_model::{
+    Avma, Bytes, Differing, FAILED_REPLAY, Frame, Region, ReplayTally, Step, What,
+};
 use redhanded_replay::{Call, Difference, Ended, Judgement, Order, Outcome, Side, number};
 use redhanded_target::{Module, module_at};
 use std::sync::Arc;
@@ -58,7 +61,10 @@ pub fn name_code(at: Avma, modules: &[Arc<Module>]) -> Option<Frame> {
 /// The variable at these bytes.
 #[must_use]
 pub fn name_data(bytes: Bytes, modules: &[Arc<Module>]) -> Option<String> {
-    let what = naming::what(bytes, Region::Unknown, modules, "").what;
+    named(naming::what(bytes, Region::Unknown, modules, "").what)
+}
+
+fn named(what: What) -> Option<String> {
     Some(format!("{}{}", what.name?, what.field.unwrap_or_default()))
 }
 
@@ -104,6 +110,7 @@ impl Teller<'_> {
                     what: FAILED_REPLAY.to_owned(),
                     raced: false,
                     copy: false,
+                    in_use: None,
                     this: "cannot be done".to_owned(),
                     that: failure.to_string(),
                 }];
@@ -137,6 +144,7 @@ impl Teller<'_> {
             what: [Side::A, Side::B][side].to_string(),
             raced: false,
             copy: false,
+            in_use: None,
             this: format!(
                 "{}: {}",
                 order_name(good.order),
@@ -198,31 +206,42 @@ impl Teller<'_> {
                 format!("{b} ({})", order_name(that)),
             )
         };
+        let outcome_of = |order: Order| {
+            let outcomes = &self.replay.judgement.outcomes;
+            outcomes.iter().find(|o| o.order == order)
+        };
+        let mut in_use = None;
         let (what, raced, (this, that)) = match difference {
             Difference::Memory {
                 address,
                 this,
                 that,
-                ..
+                words,
             } => {
-                let raced = self.raced(*address, this.len() as u64);
-                let what = self.bytes_name(*address, this.len() as u64, raced);
-                (what, raced, values(number(this), number(that)))
+                let bytes = Bytes::new(Avma(*address), this.len() as u64);
+                let raced = self.raced(*address, bytes.len);
+                match self.whole(bytes, [this, that], *words) {
+                    Some((what, [this, that])) => (what, raced, values(this, that)),
+                    None => {
+                        let what = self.bytes_name(*address, bytes.len, raced);
+                        (what, raced, values(number(this), number(that)))
+                    }
+                }
             }
             Difference::Register {
                 side,
                 name,
                 this,
-                that,
-            } => (
-                format!("{name} of {side}"),
-                false,
-                values(format!("{this:#x}"), format!("{that:#x}")),
-            ),
+                that: other,
+            } => {
+                let outcome = outcome_of(that);
+                in_use = outcome.map(|o| self.place(o.ended[*side as usize].ip));
+                let text = values(format!("{this:#x}"), format!("{other:#x}"));
+                (format!("{name} of {side}"), false, text)
+            }
             Difference::Path { side } => {
-                let outcomes = &self.replay.judgement.outcomes;
                 let ending = |order: Order| {
-                    let outcome = outcomes.iter().find(|o| o.order == order);
+                    let outcome = outcome_of(order);
                     outcome.map_or_else(String::new, |o| self.ending(&o.ended[*side as usize]))
                 };
                 (side.to_string(), false, values(ending(this), ending(that)))
@@ -239,6 +258,7 @@ impl Teller<'_> {
             what,
             raced,
             copy,
+            in_use,
             this,
             that,
         }
@@ -249,9 +269,55 @@ impl Teller<'_> {
         start <= address && address.saturating_add(len) <= end
     }
 
+    /// The variable or member that differs in these bytes, with the whole of its value in
+    /// either order, as its type has it. What is raced on is a value, too.
+    fn whole(
+        &self,
+        differing: Bytes,
+        [this, that]: [&Vec<u8>; 2],
+        words: [u64; 2],
+    ) -> Option<(String, [String; 2])> {
+        let word = differing.start.0 & !7;
+        let at = (differing.start.0 - word) as usize;
+        let [one, other] = words.map(u64::to_le_bytes);
+        // Logs of earlier versions do not have the words.
+        if one.get(at..at + this.len())? != this || other.get(at..at + that.len())? != that {
+            return None;
+        }
+        let around = [1, 2, 4, 8].into_iter().find_map(|size: usize| {
+            let from = at & !(size - 1);
+            let bytes = Bytes::new(Avma(word + from as u64), size as u64);
+            if at + this.len() > from + size {
+                return None;
+            }
+            let described = naming::what(bytes, Region::Unknown, self.modules, "");
+            let reading = described.reading?;
+            let show = |word: &[u8]| match reading.show(word.get(from..from + size)?)? {
+                Shown::Text(text) => Some(text),
+                Shown::Address(address) => Some(format!("{address:#x}")),
+            };
+            Some((named(described.what)?, [show(&one)?, show(&other)?]))
+        });
+        around.or_else(|| {
+            // No type is known, but how much of it both threads access.
+            let (start, end) = self.replay.race;
+            let from = usize::try_from(start.checked_sub(word)?).ok()?;
+            let to = usize::try_from(end.checked_sub(word)?).ok()?;
+            if from > at || at + this.len() > to {
+                return None;
+            }
+            let name = self.bytes_name(start, end - start, true);
+            let show = |word: &[u8]| Some(number(word.get(from..to)?));
+            Some((name, [show(&one)?, show(&other)?]))
+        })
+    }
+
+    /// What bytes are called that may be a part of something.
     fn bytes_name(&self, address: u64, len: u64, raced: bool) -> String {
         match name_data(Bytes::new(Avma(address), len), self.modules) {
-            Some(name) => name,
+            Some(name) if raced => name,
+            Some(name) if len == 1 => format!("a byte of {name}"),
+            Some(name) => format!("{len} bytes of {name}"),
             None if raced => "the raced bytes".to_owned(),
             None if len == 1 => format!("the byte at {address:#x}"),
             None => format!("{len} bytes at {address:#x}"),

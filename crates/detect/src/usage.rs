@@ -7,7 +7,7 @@ use redhanded_target::{Module, module_at};
 use std::sync::Arc;
 
 /// How many callers a value is followed into, or searched for a lock.
-const CALLERS: usize = 3;
+pub const CALLERS: usize = 3;
 
 /// The usage of the sampled access, then of the one that was caught.
 pub fn of(collision: &Collision, modules: &[Arc<Module>]) -> Vec<Usage> {

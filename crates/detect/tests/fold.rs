@@ -2,8 +2,8 @@
 
 use redhanded_detect::{Finding, Folded, Folder};
 use redhanded_model::{
-    AccessKind, AccessReport, Class, Fingerprint, Frame, Pointee, PointeeSource, Race, Region,
-    Rule, SeenBy, ThreadName, Values, What,
+    AccessKind, AccessReport, Class, Fingerprint, Frame, MOST_PAIRS, Pointee, PointeeSource, Race,
+    Region, Rule, SeenBy, ThreadName, Usage, Use, Values, What,
 };
 
 fn access(function: &str, address: u64, kind: AccessKind) -> AccessReport {
@@ -66,6 +66,7 @@ fn race(variable: &str, accesses: Vec<AccessReport>) -> Race {
         special: None,
         usage: Vec::new(),
         history: None,
+        pairs: Vec::new(),
         verdict: None,
         triage: None,
         accesses,
@@ -240,4 +241,47 @@ fn a_member_without_a_name_elsewhere_in_the_functions_is_another() {
     let mut doubtful = named;
     doubtful.class = Class::PossiblyAtomic;
     assert_eq!(told(vec![doubtful, nameless()]).len(), 2);
+}
+
+#[test]
+fn each_pair_of_accesses_of_a_race_is_kept_once() {
+    let pair = |line: u64, used: Use| {
+        let mut race = caught("x");
+        race.accesses[0].stack[0].address = line;
+        race.usage = vec![
+            Usage {
+                uses: vec![used],
+                ..Usage::default()
+            },
+            Usage::default(),
+        ];
+        race
+    };
+    let tests = pair(0x100, Use::Branch);
+    let indexes = pair(0x108, Use::Index);
+    let mut swapped = indexes.clone();
+    swapped.accesses.reverse();
+    swapped.usage.reverse();
+    let half = Race {
+        accesses: indexes.accesses[..1].to_vec(),
+        usage: indexes.usage[..1].to_vec(),
+        ..indexes.clone()
+    };
+    let (races, _) = fold(vec![tests.clone(), indexes, swapped, half, tests.clone()]);
+    assert_eq!(races.len(), 1);
+    assert_eq!((races[0].instances, races[0].pairs.len()), (5, 1));
+    assert_eq!(races[0].usage, tests.usage);
+    assert_eq!(races[0].pairs[0].usage[0].uses, [Use::Index]);
+    // The one that stands for the race gives way to a plainer one, and is kept.
+    let mut doubtful = tests.clone();
+    doubtful.class = Class::PossiblyAtomic;
+    let (races, _) = fold(vec![doubtful, pair(0x108, Use::Index)]);
+    assert_eq!(races[0].class, Class::Race);
+    assert_eq!(races[0].usage[0].uses, [Use::Index]);
+    assert_eq!(races[0].pairs[0].usage[0].uses, [Use::Branch]);
+    // Not without end.
+    let many = (0..100).map(|at| pair(0x100 + at, Use::Branch)).collect();
+    let (races, _) = fold(many);
+    assert_eq!(races[0].pairs.len(), MOST_PAIRS);
+    assert!(races[0].misses_pairs());
 }

@@ -13,8 +13,10 @@ mod context;
 mod counts;
 mod evidence;
 mod fingerprint;
+mod lock;
 mod loss;
 mod notation;
+mod pair;
 mod race;
 mod registers;
 mod run;
@@ -38,8 +40,10 @@ pub use evidence::{
     Provenance, SideEvidence, SourceEvidence,
 };
 pub use fingerprint::{Fingerprint, UNKNOWN_ORIGIN};
+pub use lock::{LockCall, lock_call};
 pub use loss::{Loss, Losses};
 pub use notation::rounded;
+pub use pair::{MOST_PAIRS, Pair};
 pub use race::{
     AccessReport, Analysed, Analysis, BitField, Creation, Frame, Line, Pointee, PointeeSource,
     Race, RaceStanding, Region, SeenBy, Suspect, ThreadName, Values, What,
@@ -54,8 +58,8 @@ pub use usage::{Bits, History, Step, Usage, Use};
 pub use value::{AccessValue, Block, Typed};
 pub use vectors::{SavedVectors, Vectors};
 pub use verdict::{
-    ANNOTATED_BENIGN, Call, Differing, FAILED_REPLAY, GAUGE, Leaning, Leans, ReplayTally,
-    SAFE_FLAG, STATISTICS_COUNTER, TELLS, Verdict, combine,
+    ANNOTATED_BENIGN, ANNOTATED_PROTECTED, Call, Differing, FAILED_REPLAY, GAUGE, Leaning, Leans,
+    ReplayTally, SAFE_FLAG, STATISTICS_COUNTER, TELLS, Verdict, combine,
 };
 pub use watch::{Watch, WatchFor};
 pub use window::{Delays, Hit, Strategy, WindowEnd, WindowId, WindowPlan, WindowRecord};

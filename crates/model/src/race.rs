@@ -8,7 +8,7 @@
 use crate::notation::{self, object};
 use crate::{
     AccessKind, AccessValue, Block, Class, Context, ContextKind, Evidence, Fingerprint, History,
-    Rule, Svma, Triage, Typed, Usage, Verdict,
+    Pair, Rule, Svma, Triage, Typed, Usage, Verdict,
 };
 use serde::{Deserialize, Serialize, Serializer};
 use std::fmt;
@@ -523,6 +523,9 @@ pub struct Race {
     /// The values over all instances.
     #[serde(default)]
     pub history: Option<History>,
+    /// Other pairs of accesses of these functions, at other instructions or with other callers.
+    #[serde(default)]
+    pub pairs: Vec<Pair>,
     /// Whether it matters, once it was judged.
     #[serde(default)]
     pub verdict: Option<Verdict>,
@@ -590,6 +593,7 @@ impl Serialize for Race {
             "problem": self.problem().id(),
             some "usage": (!self.usage.is_empty()).then_some(&self.usage),
             some "history": self.history,
+            some "pairs": (!self.pairs.is_empty()).then_some(&self.pairs),
             some "evidence": self.evidence,
             "accesses": self.accesses,
         })

@@ -123,6 +123,9 @@ pub const FAILED_REPLAY: &str = "the replay";
 /// order makes a difference.
 pub const ANNOTATED_BENIGN: &str = "annotated-benign";
 
+/// The name of what is said if a user names a lock that protects the bytes, and two accesses met.
+pub const ANNOTATED_PROTECTED: &str = "annotated-protected";
+
 /// The names of rules that recognise how one thread tells another something. That the order
 /// matters is the point of it, so only a proof or a harmful rule speaks against them.
 pub const TELLS: [&str; 4] = ["double-check", "waiting", "marked", "special-variable"];
@@ -157,6 +160,10 @@ pub struct Differing {
     /// other value in the other.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub copy: bool,
+    /// Of a register: where the thread goes on with it. Only programmers of that place know what
+    /// it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub in_use: Option<String>,
     /// What it is after the first order, in words.
     pub this: String,
     /// What it is after the other one.
@@ -357,6 +364,43 @@ impl Verdict {
             worse.confidence = worse.confidence.max(milder.confidence);
         }
         worse
+    }
+
+    /// The verdict on a race over several runs, the earliest first, each with the instances that
+    /// it saw. An annotation is a person's word about the race, and whoever takes it back removes
+    /// it: so only those of the latest run count. They outrank what any run's rules and replays
+    /// say, but no proof.
+    #[must_use]
+    pub fn over_runs(mut runs: Vec<(Self, u64)>) -> Option<Self> {
+        let (mut verdict, _) = runs.pop()?;
+        let declared = verdict.is_declared_benign();
+        for (earlier, instances) in runs.into_iter().rev() {
+            let mut earlier = earlier.without_annotations(instances);
+            if declared && earlier.call != Call::ProvenHarmful && verdict.call == Call::LikelyBenign
+            {
+                earlier.call = Call::LikelyBenign;
+                earlier.confidence = 0.0;
+            }
+            verdict = verdict.over(earlier);
+        }
+        Some(verdict)
+    }
+
+    /// Whether a user says that the race is benign.
+    #[must_use]
+    pub fn is_declared_benign(&self) -> bool {
+        let says = |rule: &Leaning| rule.rule == ANNOTATED_BENIGN && rule.leans == Leans::Benign;
+        self.rules.iter().any(says)
+    }
+
+    /// What would be said without any annotation.
+    fn without_annotations(self, instances: u64) -> Self {
+        let says = |rule: &Leaning| [ANNOTATED_BENIGN, ANNOTATED_PROTECTED].contains(&&*rule.rule);
+        if !self.rules.iter().any(says) {
+            return self;
+        }
+        let rules = self.rules.into_iter().filter(|rule| !says(rule));
+        combine(rules.collect(), self.replay, instances)
     }
 }
 

@@ -114,6 +114,12 @@ impl Scenario {
 
     /// The scenario in bytes that are not compressed. For tests, which change them.
     #[must_use]
+    pub fn to_unpacked(&self) -> Vec<u8> {
+        postcard::to_allocvec(self).unwrap_or_default()
+    }
+
+    /// The scenario of bytes that are not compressed. For tests, which change them.
+    #[must_use]
     pub fn of_unpacked(bytes: &[u8]) -> Option<Self> {
         postcard::from_bytes(bytes).ok().map(Self::bounded)
     }
@@ -123,6 +129,8 @@ impl Scenario {
         let most = Limits::default();
         self.limits.steps = self.limits.steps.min(most.steps * 10);
         self.limits.splits = self.limits.splits.min(most.splits * 10);
+        let delays = most.with_weak_memory().delays;
+        self.limits.delays = self.limits.delays.min(delays * 10);
         self
     }
 }
@@ -205,7 +213,13 @@ mod tests {
         let mut endless = scenario();
         endless.limits.steps = u64::MAX;
         endless.limits.splits = u32::MAX;
+        endless.limits.delays = u32::MAX;
         let read = Scenario::read(&endless.to_bytes()[..]).expect("read");
         assert!(read.limits.steps <= 100_000 && read.limits.splits <= 80);
+        assert!(read.limits.delays <= 40);
+        let modest = Limits::default().with_weak_memory();
+        endless.limits = modest;
+        let read = Scenario::of_unpacked(&endless.to_unpacked()).expect("read");
+        assert_eq!(read.limits, modest);
     }
 }

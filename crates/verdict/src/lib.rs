@@ -16,20 +16,56 @@ mod subject;
 pub use annotations::{AnnotationError, Annotations};
 pub use rules::{RULES, RuleEntry};
 
-use redhanded_model::{Race, Report, Verdict, combine};
+use redhanded_model::{AccessReport, Call, Fingerprint, Race, Report, Verdict, combine};
 use std::cmp::Reverse;
+use std::collections::HashMap;
 use subject::Subject;
 
 /// Gives each race of a report its verdict, and puts first what is likely harmful.
 pub fn judge(report: &mut Report, annotations: &Annotations) {
+    let faces: Vec<Vec<Race>> = report
+        .races
+        .iter()
+        .map(|race| race.faces().collect())
+        .collect();
+    let all: Vec<&Race> = faces.iter().flatten().collect();
     let verdicts: Vec<Verdict> = report
         .races
         .iter()
-        .map(|race| verdict(race, &report.races, annotations))
+        .zip(&faces)
+        .filter_map(|(race, faces)| verdict(race, faces, &all, annotations))
         .collect();
     for (race, verdict) in report.races.iter_mut().zip(verdicts) {
         race.verdict = Some(verdict);
     }
+    sort(report);
+}
+
+/// Judges races once more that a store tells of, whose verdicts come from all runs: those stay,
+/// but for what the annotations outrank.
+pub fn judge_again(report: &mut Report, annotations: &Annotations) {
+    let known: HashMap<Fingerprint, Option<Verdict>> = report
+        .races
+        .iter()
+        .map(|race| (race.fingerprint.clone(), race.verdict.clone()))
+        .collect();
+    judge(report, annotations);
+    for race in &mut report.races {
+        let known = known.get(&race.fingerprint).cloned().flatten();
+        let now = race.verdict.take().map(|verdict| Verdict {
+            // It was judged with the replays of all runs.
+            replay: verdict.replay.filter(|_| known.is_none()),
+            ..verdict
+        });
+        let runs = known.into_iter().chain(now);
+        let runs = runs.map(|verdict| (verdict, race.instances)).collect();
+        race.verdict = Verdict::over_runs(runs);
+    }
+    sort(report);
+}
+
+/// Puts first what is likely harmful.
+fn sort(report: &mut Report) {
     report.races.sort_by_cached_key(|race| {
         (
             // What is only suspected comes after all that is certain.
@@ -43,15 +79,66 @@ pub fn judge(report: &mut Report, annotations: &Annotations) {
     });
 }
 
-/// The verdict on a race of the report that has all of these.
-fn verdict(race: &Race, all: &[Race], annotations: &Annotations) -> Verdict {
-    let subject = Subject::new(race, all, annotations);
+/// The verdict on a race that has these pairs of accesses, among all pairs of the report: the
+/// worst of those on each pair.
+fn verdict(
+    race: &Race,
+    faces: &[Race],
+    all: &[&Race],
+    annotations: &Annotations,
+) -> Option<Verdict> {
+    let mut verdicts = faces.iter().map(|face| {
+        let of_face = verdict_on_pair(face, all, annotations);
+        (face, of_face)
+    });
+    let (_, mut worst) = verdicts.next()?;
+    for (face, mut of_face) in verdicts {
+        // Of an access without its partner only harm is known, and that by rules alone.
+        if face.unknown_origin() && !race.unknown_origin() {
+            of_face = combine(of_face.rules, None, face.instances);
+            if !of_face.call.is_harmful() {
+                continue;
+            }
+        }
+        // The replays are those of the whole race.
+        of_face.replay = None;
+        let place = place(face);
+        for rule in &mut of_face.rules {
+            for fact in &mut rule.facts {
+                fact.push_str(&place);
+            }
+        }
+        worst = worst.over(of_face);
+    }
+    if race.misses_pairs() && worst.call == Call::LikelyBenign && !worst.is_declared_benign() {
+        worst.call = Call::Undecided;
+        worst.confidence = 0.0;
+    }
+    Some(worst)
+}
+
+/// The verdict on one pair of accesses.
+fn verdict_on_pair(face: &Race, all: &[&Race], annotations: &Annotations) -> Verdict {
+    let subject = Subject::new(face, all, annotations);
     let leanings = RULES.iter().filter_map(|entry| (entry.rule)(&subject));
-    let replay = race
+    let replay = face
         .verdict
         .as_ref()
         .and_then(|verdict| verdict.replay.clone());
-    combine(leanings.collect(), replay, race.instances)
+    combine(leanings.collect(), replay, face.instances)
+}
+
+/// Where a pair is that does not stand for its race.
+fn place(face: &Race) -> String {
+    let line = |access: &AccessReport| {
+        let file = access.file.as_deref()?;
+        Some(format!("{}:{}", file.rsplit('/').next()?, access.line?))
+    };
+    let lines: Option<Vec<String>> = face.accesses.iter().map(line).collect();
+    match lines {
+        Some(lines) => format!(", at {}", lines.join(" and ")),
+        None => String::new(),
+    }
 }
 
 #[cfg(test)]

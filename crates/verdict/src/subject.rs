@@ -8,7 +8,8 @@ use redhanded_model::{
 /// A race, with what else the report knows of the same bytes.
 pub struct Subject<'a> {
     pub race: &'a Race,
-    pub all: &'a [Race],
+    /// All pairs of all races.
+    pub all: &'a [&'a Race],
     pub annotations: &'a Annotations,
 }
 
@@ -21,7 +22,7 @@ pub struct Side<'a> {
 }
 
 impl<'a> Subject<'a> {
-    pub const fn new(race: &'a Race, all: &'a [Race], annotations: &'a Annotations) -> Self {
+    pub const fn new(race: &'a Race, all: &'a [&'a Race], annotations: &'a Annotations) -> Self {
         Self {
             race,
             all,
@@ -61,7 +62,8 @@ impl<'a> Subject<'a> {
     pub fn all_sides(&self) -> Vec<Side<'a>> {
         let same =
             |race: &&'a Race| std::ptr::eq(*race, self.race) || same_variable(race, self.race);
-        self.all.iter().filter(same).flat_map(sides).collect()
+        let races = self.all.iter().copied().filter(same);
+        races.flat_map(sides).collect()
     }
 
     /// All that is known to be added to the variable, here and elsewhere.
@@ -77,7 +79,7 @@ impl<'a> Subject<'a> {
     /// Whether there is a race of two writers on the variable.
     pub fn has_two_writers(&self) -> bool {
         let same = |race: &&Race| std::ptr::eq(*race, self.race) || same_variable(race, self.race);
-        let mut races = self.all.iter().chain([self.race]).filter(same);
+        let mut races = self.all.iter().copied().chain([self.race]).filter(same);
         races.any(|race| {
             Subject::new(race, self.all, self.annotations)
                 .writers()

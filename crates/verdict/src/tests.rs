@@ -1,7 +1,9 @@
 //! Each rule with a race that it is about, and with one that only looks so.
 
+mod pairs;
+
 use super::*;
-use redhanded_model::{Bits, Call, History, Leans, Step, Usage, Use};
+use redhanded_model::{Bits, Call, History, Leaning, Leans, ReplayTally, Step, Usage, Use};
 use serde_json::{Value, json};
 use std::path::Path;
 
@@ -221,7 +223,7 @@ fn a_number_that_somebody_asks_is_a_reference_count() {
     check(&zero, Call::LikelyHarmful, "reference-count");
     // The decrement was caught, in another race, and its result tested.
     let mut other = race("connections", &["read", "update"]);
-    other.fingerprint = redhanded_model::Fingerprint("other".to_owned());
+    other.fingerprint = Fingerprint("other".to_owned());
     other.usage[1].step = Some(Step::By(-1));
     other.usage[1].uses = vec![Use::Branch];
     let mut shown = gauge();
@@ -308,14 +310,23 @@ fn a_value_that_steers_does_harm() {
         Use::Index,
         Use::Loop,
         Use::Passed(Some("malloc".to_owned())),
+        Use::Passed(Some("pthread_mutex_lock".to_owned())),
+        Use::Passed(Some("spin_unlock".to_owned())),
     ] {
         let mut steers = race("length", &["read", "write"]);
         steers.usage[0].uses = vec![used];
         check(&steers, Call::LikelyHarmful, "steering");
     }
     let mut printed = race("length", &["read", "write"]);
-    printed.usage[0].uses = vec![Use::Passed(Some("printf".to_owned()))];
-    check(&printed, Call::Undecided, "");
+    for name in ["printf", "clock_gettime", "put_block"] {
+        printed.usage[0].uses = vec![Use::Passed(Some(name.to_owned()))];
+        check(&printed, Call::Undecided, "");
+    }
+    // Which lock depends on a bit that the writer leaves alone.
+    let mut apart = flag(1, 2);
+    let used = Use::Passed(Some("pthread_mutex_lock".to_owned()));
+    apart.usage[0].uses.push(used);
+    check(&apart, Call::LikelyBenign, "safe-flag");
 }
 
 #[test]
@@ -407,7 +418,7 @@ fn members_that_race_together() {
     let member = |field: &str| {
         let mut race = race("window", &["read", "write"]);
         race.what.field = Some(field.to_owned());
-        race.fingerprint = redhanded_model::Fingerprint(field.to_owned());
+        race.fingerprint = Fingerprint(field.to_owned());
         race
     };
     let both = judged_among(&member(".width"), &[member(".height")]);
@@ -517,6 +528,35 @@ fn a_report_that_is_read_again_gets_the_same_verdicts() {
     };
     judge(&mut again, &Annotations::default());
     assert_eq!(again.races, report.races);
+}
+
+#[test]
+fn what_a_store_tells_is_judged_again_by_annotations_alone() {
+    let again = |text: &str, known: Verdict| {
+        let annotations = Annotations::parse(text, Path::new("notes")).expect("annotations");
+        let mut report = Report {
+            races: vec![Race {
+                verdict: Some(known),
+                ..flag(1, 2)
+            }],
+            ..Report::default()
+        };
+        judge_again(&mut report, &annotations);
+        report.races[0].verdict.clone().expect("a verdict")
+    };
+    // Of another run than the instance that is told.
+    let earlier = Leaning::new("pointer", Leans::Harmful, Vec::new());
+    let replay = ReplayTally {
+        no_state_change: 3,
+        ..ReplayTally::default()
+    };
+    let known = combine(vec![earlier], Some(replay.clone()), 2);
+    let other = "[[annotation]]\nvariable = \"other\"\nignore = true";
+    assert_eq!(again(other, known.clone()).call, Call::LikelyHarmful);
+    let about = other.replace("other", "flags");
+    let judged = again(&about, known);
+    assert_eq!(judged.call, Call::LikelyBenign);
+    assert_eq!(judged.replay, Some(replay));
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use super::seeds::Seed;
 use redhanded_recording::wire::{ChunkKind, Entry, Function, Kind};
 use redhanded_recording::{Ending, Header, Item, Writer};
+use redhanded_replay::{Limits, Mode, Place, Scenario, Scene, Snapshot, Start, State};
 
 /// What a gdbstub says, as stubs say it. The first byte is the length of a piece.
 const PACKETS: [&str; 6] = [
@@ -54,12 +55,64 @@ pub fn seeds() -> Vec<Seed> {
     seeds.extend(suspects.map(|(n, text)| Seed::new(&format!("suspects{n}"), text.into())));
     seeds.push(Seed::new("description", DESCRIPTION.into()));
     seeds.push(Seed::new("maps", MAPS.into()));
-    seeds.push(Seed::new("scenario", b"redhanded-scenario/1\n".into()));
+    let scenario = scenario();
+    seeds.push(Seed::new("scenario1", scenario.to_bytes()));
+    seeds.push(Seed::new("scenario2", scenario.to_unpacked()));
     seeds.push(Seed::new("sites", [&SITES[..], &[1]].concat()));
     let (entries, file) = recording();
     seeds.push(Seed::new("recording1", entries));
     seeds.push(Seed::new("recording2", file));
     seeds
+}
+
+/// Two threads at one number: one counts it up in a loop, the other one sets it and follows a
+/// pointer.
+fn scenario() -> Scenario {
+    const DATA: u64 = 0x20_0000;
+    const CODE: [u64; 2] = [0x10_0000, 0x11_0000];
+    let counts = [
+        0xff, 0x07, // inc dword ptr [rdi]
+        0x48, 0xff, 0xc9, // dec rcx
+        0x75, 0xf9, // jnz to the start
+        0x0f, 0xae, 0xf0, // mfence
+    ];
+    let sets = [
+        0xc7, 0x07, 7, 0, 0, 0, // mov dword ptr [rdi], 7
+        0x48, 0x8b, 0x47, 0x08, // mov rax, [rdi+8]
+        0x8b, 0x00, // mov eax, [rax]
+        0x0f, 0xae, 0xf0, // mfence
+    ];
+    let mut memory = Snapshot::new(true);
+    memory.write(CODE[0], &counts);
+    memory.write(CODE[1], &sets);
+    memory.write(DATA + 8, &(DATA + 16).to_le_bytes());
+    let thread = |ip| {
+        let mut state = State {
+            ip,
+            ..State::default()
+        };
+        // rcx and rdi
+        state.general[1] = 5;
+        state.general[7] = DATA;
+        Start::Before(state)
+    };
+    Scenario {
+        id: "ab12cd34".to_owned(),
+        what: "number".to_owned(),
+        program: vec!["./program".to_owned()],
+        names: ["thread 1".to_owned(), "thread 2".to_owned()],
+        scene: Scene {
+            mode: Mode::User,
+            threads: CODE.map(thread),
+            race: vec![(DATA, DATA + 4)],
+            handled: 0,
+        },
+        limits: Limits::default().with_weak_memory(),
+        memory,
+        files: Vec::new(),
+        places: [(CODE[0], Place::default())].into(),
+        data: [(DATA, (4, "number".to_owned()))].into(),
+    }
 }
 
 /// The entries of a small recording, and the whole.
@@ -99,4 +152,20 @@ fn recording() -> (Vec<u8>, Vec<u8>) {
         writer.finish(&Ending::default())
     });
     (bytes, written.unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_seeds_of_a_scenario_are_scenarios() {
+        let seeds = seeds();
+        let of = |name: &str| {
+            let seed = seeds.iter().find(|seed| seed.name == name);
+            seed.map(|seed| seed.bytes.as_slice()).unwrap()
+        };
+        assert_eq!(Scenario::read(of("scenario1")).unwrap(), scenario());
+        assert_eq!(Scenario::of_unpacked(of("scenario2")), Some(scenario()));
+    }
 }

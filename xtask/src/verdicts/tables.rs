@@ -51,6 +51,18 @@ impl Judged {
         }
     }
 
+    /// Whether its program was written before there was any rule.
+    fn is_held_out(&self) -> bool {
+        self.title.starts_with("held-out/")
+    }
+
+    /// What all replays of it came to, if there were any.
+    fn replayed(&self) -> Option<ReplayTally> {
+        let mut sum = ReplayTally::default();
+        self.replays.iter().for_each(|tally| sum.add(tally.clone()));
+        (sum.instances() > 0).then_some(sum)
+    }
+
     fn is_missed(&self, stage: Stage) -> bool {
         self.label.harmful && self.call(stage) == Some(Call::LikelyBenign)
     }
@@ -93,7 +105,8 @@ pub fn print(judged: &[Judged], wanted: f64) -> Tally {
         {
             continue;
         }
-        let share = print_stage(judged, stage);
+        let all: Vec<&Judged> = judged.iter().collect();
+        let share = print_stage(&all, stage);
         let missed = judged.iter().filter(|one| one.is_missed(stage)).count() as u64;
         tally.failed += missed;
         tally.passed += judged.len() as u64 - missed;
@@ -109,6 +122,18 @@ pub fn print(judged: &[Judged], wanted: f64) -> Tally {
             tally.failed += 1;
         }
     }
+    let held_out: Vec<&Judged> = judged.iter().filter(|one| one.is_held_out()).collect();
+    if !held_out.is_empty() && held_out.len() < judged.len() {
+        println!("\nonly those that were held out: {}", held_out.len());
+        let share = print_stage(&held_out, Stage::Both);
+        let missed = held_out.iter().filter(|one| one.is_missed(Stage::Both));
+        println!(
+            "harmful called benign: {}; benign recognised: {:.0} %",
+            missed.count(),
+            share * 100.0
+        );
+    }
+    print!("{}", instances(judged));
     let silent = judged
         .iter()
         .filter(|one| one.call(Stage::Both).is_none())
@@ -121,7 +146,7 @@ pub fn print(judged: &[Judged], wanted: f64) -> Tally {
 }
 
 /// PLDI 2007's Table 1 and DataCollider's Figure 7; the share of benign races recognised.
-fn print_stage(judged: &[Judged], stage: Stage) -> f64 {
+fn print_stage(judged: &[&Judged], stage: Stage) -> f64 {
     println!(
         "\n{}\n{:<20} {:>12} {:>13}",
         stage.name(),
@@ -174,18 +199,11 @@ fn print_stage(judged: &[Judged], stage: Stage) -> f64 {
 }
 
 /// The rows of Table 1: what the replays of a race came to.
-fn print_outcomes(judged: &[Judged]) {
+fn print_outcomes(judged: &[&Judged]) {
     let of = |harmful: bool, fits: &dyn Fn(&ReplayTally) -> bool| {
-        let those = judged
-            .iter()
-            .filter(|one| one.label.harmful == harmful && !one.replays.is_empty());
-        those
-            .filter(|one| {
-                let mut sum = ReplayTally::default();
-                one.replays.iter().for_each(|tally| sum.add(tally.clone()));
-                fits(&sum)
-            })
-            .count()
+        let those = judged.iter().filter(|one| one.label.harmful == harmful);
+        let tallies = those.filter_map(|one| one.replayed());
+        tallies.filter(|tally| fits(tally)).count()
     };
     let changes = |tally: &ReplayTally| tally.state_change + tally.faults > 0;
     let fails = |tally: &ReplayTally| !changes(tally) && tally.replay_failure > 0;
@@ -198,6 +216,43 @@ fn print_outcomes(judged: &[Judged]) {
     for (name, fits) in rows {
         println!("{name:<20} {:>12} {:>13}", of(false, fits), of(true, fits));
     }
+}
+
+/// PLDI 2007's Figures 3 to 5: how many instances of each race were replayed, and how many of
+/// them showed that the order may matter, by a difference or a failure.
+fn instances(judged: &[Judged]) -> String {
+    let replayed: Vec<(&Judged, u64, u64)> = judged
+        .iter()
+        .filter_map(|one| {
+            let tally = one.replayed()?;
+            let all = tally.instances();
+            Some((one, all - tally.no_state_change, all))
+        })
+        .collect();
+    type Fits<'a> = &'a dyn Fn(&Judged, u64) -> bool;
+    let figures: [(&str, Fits<'_>); 3] = [
+        ("no instance showed a difference (Figure 3)", &|_, shown| {
+            shown == 0
+        }),
+        (
+            "really harmful, and some instances showed it (Figure 4)",
+            &|one, shown| shown > 0 && one.label.harmful,
+        ),
+        (
+            "really benign, and some instances looked harmful (Figure 5)",
+            &|one, shown| shown > 0 && !one.label.harmful,
+        ),
+    ];
+    let mut text = String::new();
+    for (figure, fits) in figures {
+        let those = replayed.iter().filter(|(one, shown, _)| fits(one, *shown));
+        text.push_str(&format!("\n{figure}\n"));
+        for (one, shown, all) in those {
+            let (title, what) = (&one.title, &one.label.what);
+            text.push_str(&format!("{title:<44} {what:<22} {shown:>4} of {all:>4}\n"));
+        }
+    }
+    text
 }
 
 #[cfg(test)]
@@ -236,5 +291,36 @@ mod tests {
         assert_eq!(print(&[right], 0.9).failed, 0);
         assert_eq!(print(&[judged(false, &[Call::Undecided])], 0.9).failed, 1);
         assert_eq!(print(&[judged(true, &[Call::LikelyBenign])], 0.0).failed, 2);
+    }
+
+    #[test]
+    fn instances_are_told_by_what_they_showed() {
+        let with = |harmful, no_state_change, state_change| Judged {
+            title: format!("program {no_state_change}{state_change}"),
+            replays: vec![ReplayTally {
+                no_state_change,
+                state_change,
+                ..ReplayTally::default()
+            }],
+            ..judged(harmful, &[])
+        };
+        let all = [
+            with(true, 3, 0),
+            with(true, 1, 2),
+            with(false, 4, 1),
+            judged(true, &[]),
+        ];
+        let text = instances(&all);
+        let parts: Vec<&str> = text.split("\n\n").collect();
+        assert_eq!(parts.len(), 3, "{text}");
+        let told = [
+            ("program 30", "0 of    3"),
+            ("program 12", "2 of    3"),
+            ("program 41", "1 of    5"),
+        ];
+        for (part, (title, count)) in parts.into_iter().zip(told) {
+            assert_eq!(part.matches("program").count(), 1, "{text}");
+            assert!(part.contains(title) && part.contains(count), "{text}");
+        }
     }
 }

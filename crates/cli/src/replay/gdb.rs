@@ -1,7 +1,7 @@
 //! The scenario as a remote target of gdb or lldb: two threads, forwards and backwards.
 //!
 //! The order is fixed. So time is a number of steps, and whatever the debugger asks is answered
-//! by playing the order that far again.
+//! by playing the order that far again. Where to is looked up in the list of all steps.
 
 use super::theatre::Theatre;
 use crate::screen;
@@ -11,8 +11,8 @@ use gdbstub::stub::run_blocking::{BlockingEventLoop, Event, WaitForStopReasonErr
 use gdbstub::stub::{GdbStub, MultiThreadStopReason};
 use gdbstub::target::ext::base::BaseOps;
 use gdbstub::target::ext::base::multithread::{
-    MultiThreadBase, MultiThreadResume, MultiThreadResumeOps, MultiThreadSingleStep,
-    MultiThreadSingleStepOps,
+    MultiThreadBase, MultiThreadResume, MultiThreadResumeOps, MultiThreadSchedulerLocking,
+    MultiThreadSchedulerLockingOps, MultiThreadSingleStep, MultiThreadSingleStepOps,
 };
 use gdbstub::target::ext::base::reverse_exec::{
     ReplayLogPosition, ReverseCont, ReverseContOps, ReverseStep, ReverseStepOps,
@@ -24,7 +24,9 @@ use gdbstub::target::ext::thread_extra_info::{ThreadExtraInfo, ThreadExtraInfoOp
 use gdbstub::target::{Target, TargetError, TargetResult};
 use gdbstub_arch::x86::X86_64_SSE;
 use gdbstub_arch::x86::reg::X86_64CoreRegs;
-use redhanded_replay::{Fetched, Followed, MappedFile, Memory, Order, Side, State, page_of};
+use redhanded_replay::{
+    Fetched, Followed, MappedFile, Memory, Order, Part, Side, State, Step, page_of,
+};
 use redhanded_sys::{effective_user, peer_user};
 use std::collections::BTreeSet;
 use std::io;
@@ -35,7 +37,7 @@ use std::path::Path;
 /// Serves one debugger at a socket, until it leaves.
 pub fn serve(mut theatre: Theatre, order: Order, socket: &Path) -> Result<(), String> {
     let all = theatre.follow(order, u64::MAX, true)?;
-    let sides = all.steps.iter().map(|step| step.side).collect();
+    let turns = all.steps.iter().map(Turn::from).collect();
     let now = theatre.follow(order, 0, false)?;
     let listener = UnixListener::bind(socket)
         .map_err(|error| format!("cannot listen at {}: {error}", socket.display()))?;
@@ -50,7 +52,7 @@ pub fn serve(mut theatre: Theatre, order: Order, socket: &Path) -> Result<(), St
     let mut stage = Stage {
         theatre,
         order,
-        sides,
+        turns,
         now,
         breakpoints: BTreeSet::new(),
         action: Action::Continue,
@@ -96,11 +98,46 @@ enum Action {
     ReverseContinue,
 }
 
+/// A step, as far as it matters for where to stop.
+#[derive(Clone, Copy)]
+struct Turn {
+    side: Side,
+    /// The instruction that it begins; none if it ends one that was interrupted.
+    begins: Option<u64>,
+}
+
+impl From<&Step> for Turn {
+    fn from(step: &Step) -> Self {
+        Self {
+            side: step.side,
+            begins: (step.part != Part::Write).then_some(step.ip),
+        }
+    }
+}
+
+impl Turn {
+    fn is_at(self, breakpoints: &BTreeSet<u64>) -> bool {
+        self.begins.is_some_and(|ip| breakpoints.contains(&ip))
+    }
+}
+
+/// The next step after `at` that begins at a breakpoint.
+fn next_stop(turns: &[Turn], at: usize, breakpoints: &BTreeSet<u64>) -> Option<usize> {
+    let later = turns.iter().enumerate().skip(at + 1);
+    let mut stops = later.filter(|(_, turn)| turn.is_at(breakpoints));
+    stops.next().map(|(index, _)| index)
+}
+
+/// The last step before `at` that begins at a breakpoint.
+fn last_stop(turns: &[Turn], at: usize, breakpoints: &BTreeSet<u64>) -> Option<usize> {
+    let earlier = &turns[..at.min(turns.len())];
+    earlier.iter().rposition(|turn| turn.is_at(breakpoints))
+}
+
 struct Stage {
     theatre: Theatre,
     order: Order,
-    /// Who makes each step.
-    sides: Vec<Side>,
+    turns: Vec<Turn>,
     /// How everything stands.
     now: Followed,
     breakpoints: BTreeSet<u64>,
@@ -131,56 +168,39 @@ impl Stage {
             let tid = Some(tid(side));
             Ok(MultiThreadStopReason::ReplayLog { tid, pos })
         };
-        let last = |sides: &[Side]| sides.last().copied().unwrap_or(Side::A);
-        match self.action {
+        let stop = match self.action {
             Action::Step(who) => {
-                let Some(further) = self.sides[at..].iter().position(|side| *side == who) else {
-                    self.go_to(self.sides.len())?;
+                let ours = |turn: &Turn| turn.side == who;
+                let Some(further) = self.turns[at..].iter().position(ours) else {
+                    self.go_to(self.turns.len())?;
                     return end(who, ReplayLogPosition::End);
                 };
                 self.go_to(at + further + 1)?;
-                Ok(stepped(who))
+                return Ok(stepped(who));
             }
             Action::ReverseStep(who) => {
-                let Some(earlier) = self.sides[..at].iter().rposition(|side| *side == who) else {
+                let ours = |turn: &Turn| turn.side == who;
+                let Some(earlier) = self.turns[..at].iter().rposition(ours) else {
                     self.go_to(0)?;
                     return end(who, ReplayLogPosition::Begin);
                 };
                 self.go_to(earlier)?;
-                Ok(stepped(who))
+                return Ok(stepped(who));
             }
-            Action::Continue => {
-                for next in at + 1..=self.sides.len() {
-                    self.go_to(next)?;
-                    if let Some(side) = self.at_breakpoint(next) {
-                        return Ok(MultiThreadStopReason::SwBreak(tid(side)));
-                    }
-                }
-                end(last(&self.sides), ReplayLogPosition::End)
-            }
-            Action::ReverseContinue => {
-                for earlier in (0..at).rev() {
-                    self.go_to(earlier)?;
-                    if let Some(side) = self.at_breakpoint(earlier) {
-                        return Ok(MultiThreadStopReason::SwBreak(tid(side)));
-                    }
-                }
-                end(
-                    last(&self.sides[..1.min(self.sides.len())]),
-                    ReplayLogPosition::Begin,
-                )
-            }
+            Action::Continue => next_stop(&self.turns, at, &self.breakpoints),
+            Action::ReverseContinue => last_stop(&self.turns, at, &self.breakpoints),
+        };
+        if let Some(stop) = stop {
+            self.go_to(stop)?;
+            return Ok(MultiThreadStopReason::SwBreak(tid(self.turns[stop].side)));
         }
-    }
-
-    /// The thread that is about to run an instruction with a breakpoint.
-    fn at_breakpoint(&self, at: usize) -> Option<Side> {
-        if self.breakpoints.is_empty() {
-            return None;
-        }
-        let side = *self.sides.get(at)?;
-        let state = &self.now.threads[side as usize];
-        self.breakpoints.contains(&state.ip).then_some(side)
+        let (to, turn, position) = match self.action {
+            Action::ReverseContinue => (0, self.turns.first(), ReplayLogPosition::Begin),
+            _ => (self.turns.len(), self.turns.last(), ReplayLogPosition::End),
+        };
+        let side = turn.map_or(Side::A, |turn| turn.side);
+        self.go_to(to)?;
+        end(side, position)
     }
 
     fn byte(&mut self, at: u64) -> Option<u8> {
@@ -288,6 +308,10 @@ impl MultiThreadResume for Stage {
         Ok(())
     }
 
+    fn support_scheduler_locking(&mut self) -> Option<MultiThreadSchedulerLockingOps<'_, Self>> {
+        Some(self)
+    }
+
     fn support_single_step(&mut self) -> Option<MultiThreadSingleStepOps<'_, Self>> {
         Some(self)
     }
@@ -298,6 +322,14 @@ impl MultiThreadResume for Stage {
 
     fn support_reverse_cont(&mut self) -> Option<ReverseContOps<'_, Tid, Self>> {
         Some(self)
+    }
+}
+
+impl MultiThreadSchedulerLocking for Stage {
+    /// Asked for when a thread is to step over a breakpoint. The order is fixed, so the other one
+    /// runs where its turn comes first, as it does at every step.
+    fn set_resume_action_scheduler_lock(&mut self) -> Result<(), Self::Error> {
+        Ok(())
     }
 }
 
@@ -367,8 +399,8 @@ impl BlockingEventLoop for Loop {
         stage: &mut Stage,
         stream: &mut UnixStream,
     ) -> Result<Event<Self::StopReason>, WaitForStopReasonError<String, io::Error>> {
-        // An order is short, so nothing that comes meanwhile has to interrupt it. But a
-        // debugger that is gone is noticed here.
+        // Whatever is asked is answered by one replay, which is short, so nothing that comes
+        // meanwhile has to interrupt it. But a debugger that is gone is noticed here.
         if stream.peek().map_or(true, |byte| byte.is_some()) {
             let byte = ConnectionExt::read(stream);
             return byte
@@ -387,6 +419,28 @@ impl BlockingEventLoop for Loop {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn it_stops_where_an_instruction_with_a_breakpoint_begins() {
+        let turn = |side, begins| Turn { side, begins };
+        // The update at 0x14 is interrupted before its write.
+        let turns = [
+            turn(Side::A, Some(0x10)),
+            turn(Side::A, Some(0x14)),
+            turn(Side::B, Some(0x20)),
+            turn(Side::A, None),
+            turn(Side::A, Some(0x10)),
+        ];
+        let at = |address| BTreeSet::from([address]);
+        assert_eq!(next_stop(&turns, 0, &at(0x10)), Some(4));
+        assert_eq!(next_stop(&turns, 4, &at(0x10)), None);
+        assert_eq!(next_stop(&turns, 1, &at(0x14)), None);
+        assert_eq!(last_stop(&turns, 5, &at(0x10)), Some(4));
+        assert_eq!(last_stop(&turns, 4, &at(0x10)), Some(0));
+        assert_eq!(last_stop(&turns, 5, &at(0x14)), Some(1));
+        assert_eq!(next_stop(&turns, 0, &BTreeSet::new()), None);
+        assert_eq!(last_stop(&[], 0, &at(0x10)), None);
+    }
 
     #[test]
     fn a_files_name_is_no_command() {

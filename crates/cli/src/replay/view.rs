@@ -282,13 +282,22 @@ fn difference_words(scenario: &Scenario, difference: &Difference) -> String {
             address,
             this,
             that,
-            ..
+            words,
         } => {
             let mut below = scenario.data.range(..=*address).rev();
-            let name = below.find(|(at, (len, _))| *address < **at + *len);
-            let name =
-                name.map_or_else(|| format!("[{address:#x}]"), |(_, (_, name))| name.clone());
-            format!("{name}: {} or {}", number(this), number(that))
+            let found = below.find(|(at, (len, _))| *address < **at + *len);
+            let Some((at, (len, name))) = found else {
+                return format!("[{address:#x}]: {} or {}", number(this), number(that));
+            };
+            match whole((*at, *len), *address, [this, that], *words) {
+                Some([this, that]) => format!("{name}: {this} or {that}"),
+                None => format!(
+                    "{} bytes of {name}: {} or {}",
+                    this.len(),
+                    number(this),
+                    number(that)
+                ),
+            }
         }
         Difference::Register {
             side,
@@ -298,6 +307,27 @@ fn difference_words(scenario: &Scenario, difference: &Difference) -> String {
         } => format!("{name} of {side:?}: {this:#x} or {that:#x}"),
         Difference::Path { side } => format!("{side:?} goes on somewhere else"),
     }
+}
+
+/// The whole value of data of which some bytes differ, in either order, if the eight bytes around
+/// them hold it.
+fn whole(
+    (start, len): (u64, u64),
+    address: u64,
+    bytes: [&Vec<u8>; 2],
+    words: [u64; 2],
+) -> Option<[String; 2]> {
+    let word = address & !7;
+    let from = usize::try_from(start.checked_sub(word)?).ok()?;
+    let to = from.checked_add(usize::try_from(len).ok()?)?;
+    let at = (address - word) as usize;
+    let show = |word: u64, differing: &[u8]| {
+        let word = word.to_le_bytes();
+        // Scenarios are judged anew, so the words are there; but they may be anything.
+        let holds = word.get(at..at + differing.len())? == differing && at + differing.len() <= to;
+        holds.then_some(number(word.get(from..to)?))
+    };
+    Some([show(words[0], bytes[0])?, show(words[1], bytes[1])?])
 }
 
 fn order_words(order: Order) -> &'static str {
@@ -327,4 +357,21 @@ fn cell(text: &str) -> String {
 fn clean(text: &str) -> String {
     let shown = |c: char| if c.is_control() { ' ' } else { c };
     text.chars().map(shown).take(400).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_is_told_whole() {
+        let words = [0x3bbc_0000_0007, 0x3bbb_0000_0007];
+        let bytes = [&vec![0xbc], &vec![0xbb]];
+        let told = whole((0x1004, 4), 0x1004, bytes, words);
+        assert_eq!(told, Some(["0x3bbc", "0x3bbb"].map(str::to_owned)));
+        // It begins before these eight bytes, or goes on behind them.
+        assert_eq!(whole((0xffc, 16), 0x1004, bytes, words), None);
+        assert_eq!(whole((0x1004, 8), 0x1004, bytes, words), None);
+        assert_eq!(whole((0x1004, 4), 0x1004, bytes, [0; 2]), None);
+    }
 }

@@ -69,6 +69,37 @@ fn a_race_can_be_told_without_failing() {
 }
 
 #[test]
+fn what_a_verdict_says_may_decide_whether_a_race_fails() {
+    let place = Place::with("racy");
+    let options = "run --fail-on proven --repeat 20 --json report.json";
+    // A lost count proves nothing.
+    let outcome = place.run(options.split(' ').chain(["--", "./racy", "5"]));
+    assert_eq!(outcome.status, 5, "{outcome:#?}");
+    let text = std::fs::read_to_string(place.path("report.json")).unwrap();
+    let report: Value = serde_json::from_str(&text).unwrap();
+    assert_ne!(report["races"], Value::Array(Vec::new()), "{outcome:#?}");
+    let calls = [
+        ("proven-harmful", 66, 66),
+        ("likely-harmful", 0, 66),
+        ("undecided", 0, 0),
+        ("likely-benign", 0, 0),
+    ];
+    for (call, proven, harmful) in calls {
+        let to = format!("\"{call}\"");
+        let judged = calls.iter().fold(text.clone(), |text, (from, ..)| {
+            text.replace(&format!("\"{from}\""), &to)
+        });
+        std::fs::write(place.path("judged.json"), judged).unwrap();
+        let statuses = [("proven", proven), ("harmful", harmful), ("any", 66)];
+        for (least, status) in statuses {
+            let line = format!("report -q --fail-on {least} judged.json");
+            let outcome = place.run(line.split(' '));
+            assert_eq!(outcome.status, status, "{call}, {least}: {outcome:#?}");
+        }
+    }
+}
+
+#[test]
 fn the_first_failure_of_a_repetition_counts() {
     let place = Place::new();
     place.executable(

@@ -1,11 +1,14 @@
 //! What the other order of a race would do: in the report, and in scenarios.
 
 use crate::place::{Outcome, Place};
+use redhanded_replay::{Limits, Mode, Scenario, Scene, Snapshot, Start, State};
 use serde_json::Value;
+use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::sleep;
 use std::time::Duration;
 
@@ -234,14 +237,15 @@ fn what_is_no_scenario_is_refused_in_a_sentence() {
     place.run(["replay", "."]).refused(125, "cannot replay .");
 }
 
-#[test]
-fn gdb_steps_both_ways() {
+/// What gdb prints when it is given these commands, with an order of a scenario as its target.
+fn debugged(scenario: &Path, order: &str, commands: &[&str]) -> String {
+    static SERVED: AtomicU32 = AtomicU32::new(0);
     let place = Place::new();
-    let scenario = scenario();
-    let path = scenario.to_str().unwrap();
     // The list of sockets is that of the whole machine.
-    let socket = format!("race-{}.socket", std::process::id());
-    let arguments = ["replay", path, "--order", "a", "--gdb", &socket];
+    let number = SERVED.fetch_add(1, Ordering::Relaxed);
+    let socket = format!("race-{}-{number}.socket", std::process::id());
+    let path = scenario.to_str().unwrap();
+    let arguments = ["replay", path, "--order", order, "--gdb", &socket];
     let mut server = place.redhanded(arguments).spawn().unwrap();
     // It can be there a moment before anybody listens, and gdb tries once.
     let listens = || {
@@ -255,10 +259,32 @@ fn gdb_steps_both_ways() {
         assert_eq!(server.try_wait().unwrap(), None, "it ended too soon");
         sleep(Duration::from_millis(20));
     }
+    let target = format!("target remote {socket}");
+    let first = ["set confirm off", "set architecture i386:x86-64", &target];
+    let mut gdb = place.command("timeout");
+    gdb.args(["60", "gdb", "-nx", "-batch", "-q"]);
+    for command in first.iter().chain(commands) {
+        gdb.args(["-ex", command]);
+    }
+    let outcome = gdb.output().expect("gdb is needed");
+    let ended = server.wait().unwrap();
+    let text = String::from_utf8_lossy(&outcome.stdout).into_owned();
+    let all = format!("{text}\n{}", String::from_utf8_lossy(&outcome.stderr));
+    assert_ne!(outcome.status.code(), Some(124), "too slow: {all}");
+    assert!(ended.success(), "{ended:?}: {all}");
+    all
+}
+
+/// What is said behind this word at the start of a line.
+#[track_caller]
+fn said<'a>(text: &'a str, name: &str) -> &'a str {
+    let line = text.lines().find_map(|line| line.strip_prefix(name));
+    line.unwrap_or_else(|| panic!("no {name} in {text}"))
+}
+
+#[test]
+fn gdb_steps_both_ways() {
     let commands = [
-        "set confirm off",
-        "set architecture i386:x86-64",
-        &format!("target remote {socket}"),
         "info threads",
         "thread 1",
         "printf \"start %#lx\\n\", $pc",
@@ -275,28 +301,94 @@ fn gdb_steps_both_ways() {
         "printf \"after %#lx\\n\", $pc",
         "detach",
     ];
-    let mut gdb = place.command("gdb");
-    gdb.args(["-nx", "-batch", "-q"]);
-    for command in commands {
-        gdb.args(["-ex", command]);
-    }
-    let outcome = gdb.output().expect("gdb is needed");
-    let ended = server.wait().unwrap();
-    let text = String::from_utf8_lossy(&outcome.stdout).into_owned();
-    let all = format!("{text}\n{}", String::from_utf8_lossy(&outcome.stderr));
-    let number = |name: &str| {
-        let line = text.lines().find(|line| line.starts_with(name));
-        line.unwrap_or_else(|| panic!("no {name} in {all}"))
-            .to_owned()[name.len()..]
-            .to_owned()
-    };
+    let text = debugged(&scenario(), "a", &commands);
     assert!(
         text.contains("Thread 1.1") && text.contains("Thread 1.2"),
-        "{all}"
+        "{text}"
     );
-    assert_ne!(number("start"), number("then"), "{all}");
-    assert_eq!(number("then"), number("back"), "{all}");
-    assert_eq!(number("start"), number("begin"), "{all}");
-    assert_ne!(number("other"), number("after"), "{all}");
-    assert!(ended.success(), "{ended:?}");
+    assert_ne!(said(&text, "start"), said(&text, "then"), "{text}");
+    assert_eq!(said(&text, "then"), said(&text, "back"), "{text}");
+    assert_eq!(said(&text, "start"), said(&text, "begin"), "{text}");
+    assert_ne!(said(&text, "other"), said(&text, "after"), "{text}");
+}
+
+/// Thread A counts 5,000 times what thread B sets once.
+fn long_scenario() -> Scenario {
+    const DATA: u64 = 0x20_0000;
+    let mut memory = Snapshot::new(true);
+    // inc dword ptr [rdi]; dec rcx; jnz to the start; mfence
+    let counts = [0xff, 0x07, 0x48, 0xff, 0xc9, 0x75, 0xf9, 0x0f, 0xae, 0xf0];
+    memory.write(0x10_0000, &counts);
+    // mov dword ptr [rdi], 7; mfence
+    memory.write(0x11_0000, &[0xc7, 0x07, 7, 0, 0, 0, 0x0f, 0xae, 0xf0]);
+    memory.write(DATA, &[0; 4]);
+    let thread = |ip| {
+        let mut state = State {
+            ip,
+            ..State::default()
+        };
+        state.general[1] = 5000;
+        state.general[7] = DATA;
+        Start::Before(state)
+    };
+    Scenario {
+        id: "ab12cd34".to_owned(),
+        what: "number".to_owned(),
+        program: vec!["./program".to_owned()],
+        names: ["counts".to_owned(), "sets".to_owned()],
+        scene: Scene {
+            mode: Mode::User,
+            threads: [0x10_0000, 0x11_0000].map(thread),
+            race: vec![(DATA, DATA + 4)],
+            handled: 0,
+        },
+        limits: Limits {
+            steps: 30_000,
+            ..Limits::default()
+        },
+        memory,
+        files: Vec::new(),
+        places: BTreeMap::new(),
+        data: BTreeMap::new(),
+    }
+}
+
+#[test]
+fn gdb_continues_both_ways_over_thousands_of_steps() {
+    let place = Place::new();
+    let path = place.path("long.scenario");
+    fs::write(&path, long_scenario().to_bytes()).unwrap();
+    let commands = [
+        "continue",
+        "printf \"end %#lx %ld\\n\", $pc, $rcx",
+        "break *0x100002",
+        "reverse-continue",
+        "printf \"last %#lx %ld\\n\", $pc, $rcx",
+        "reverse-continue",
+        "printf \"before %#lx %ld\\n\", $pc, $rcx",
+        "continue",
+        "printf \"again %#lx %ld\\n\", $pc, $rcx",
+        "delete",
+        "reverse-continue",
+        "thread 2",
+        "printf \"begin %#lx %ld\\n\", $pc, *(int *) 0x200000",
+        "break *0x100002",
+        "continue",
+        "printf \"first %#lx %ld\\n\", $pc, *(int *) 0x200000",
+        "continue",
+        "printf \"second %#lx %ld\\n\", $pc, *(int *) 0x200000",
+        "detach",
+    ];
+    let text = debugged(&path, "b", &commands);
+    for (name, place) in [
+        ("end", " 0x100007 0"),
+        ("last", " 0x100002 1"),
+        ("before", " 0x100002 2"),
+        ("again", " 0x100002 1"),
+        ("begin", " 0x110000 0"),
+        ("first", " 0x100002 8"),
+        ("second", " 0x100002 9"),
+    ] {
+        assert_eq!(said(&text, name), place, "{text}");
+    }
 }

@@ -13,6 +13,7 @@ fn differing(raced: bool) -> Differing {
         what: "hits".to_owned(),
         raced,
         copy: false,
+        in_use: None,
         this: "1".to_owned(),
         that: "2".to_owned(),
     }
@@ -253,6 +254,39 @@ fn over_several_runs_it_is_benign_only_if_all_are() {
             }
         }
     }
+}
+
+#[test]
+fn the_annotations_of_the_latest_run_outrank_rules_of_all_runs_and_no_proof() {
+    let over = |runs: &[&Verdict]| {
+        let runs = runs.iter().map(|run| ((*run).clone(), 2)).collect();
+        Verdict::over_runs(runs).expect("a verdict")
+    };
+    let bad = combine(vec![harmful("pointer")], Some(same(1)), 2);
+    let good = combine(vec![benign("safe-flag")], Some(same(1)), 2);
+    let proof = combine(Vec::new(), Some(fault()), 2);
+    let declared = combine(
+        vec![harmful("pointer"), benign(ANNOTATED_BENIGN)],
+        Some(same(1)),
+        2,
+    );
+    assert_eq!(over(&[&bad, &good]).call, Call::LikelyHarmful);
+    let late = over(&[&bad, &good, &declared]);
+    assert_eq!(late.call, Call::LikelyBenign);
+    assert_eq!(late.replay.map(|tally| tally.instances()), Some(3));
+    assert!((late.confidence - declared.confidence).abs() < 1e-9);
+    for runs in [[&proof, &declared], [&declared, &proof]] {
+        assert_eq!(over(&runs).call, Call::ProvenHarmful);
+    }
+    // It was taken back: then what the rules said counts.
+    assert_eq!(over(&[&declared, &good]).call, Call::LikelyHarmful);
+    let quiet = combine(vec![benign(ANNOTATED_BENIGN)], None, 2);
+    assert_eq!(over(&[&quiet, &good]).call, Call::Undecided);
+    assert!(!over(&[&quiet, &good]).is_declared_benign());
+    let kept = combine(vec![harmful(ANNOTATED_PROTECTED)], None, 2);
+    assert_eq!(over(&[&kept]).call, Call::LikelyHarmful);
+    assert_eq!(over(&[&kept, &declared]).call, Call::LikelyBenign);
+    assert_eq!(Verdict::over_runs(Vec::new()), None);
 }
 
 #[test]

@@ -5,7 +5,7 @@ use super::race::{HANG, label};
 use crate::layout::Page;
 use crate::numbers::counted;
 use crate::style::{Role, Style};
-use redhanded_model::{Call, Leans, Race, ReplayTally};
+use redhanded_model::{Call, FAILED_REPLAY, Leans, Race, ReplayTally};
 
 /// How many reasons are told.
 const MOST: usize = 2;
@@ -73,10 +73,7 @@ fn role(call: Call) -> Role {
 
 /// What the replays came to.
 fn replayed(tally: &ReplayTally) -> Option<String> {
-    let differing = tally.difference.first();
-    let difference = differing.map_or_else(String::new, |it| {
-        format!(": {}: {}; {}", it.what, it.this, it.that)
-    });
+    let difference = difference(tally);
     let of = counted(tally.instances(), "replay", "replays");
     if tally.faults > 0 {
         Some(format!(
@@ -97,5 +94,20 @@ fn replayed(tally: &ReplayTally) -> Option<String> {
         Some(format!("the order made no difference in {of}"))
     } else {
         None
+    }
+}
+
+/// In what two orders differ. A register and a number mean nothing to a reader, so the place is
+/// told that goes on with it.
+fn difference(tally: &ReplayTally) -> String {
+    let told = || {
+        let those = tally.difference.iter();
+        those.filter(|it| it.what != FAILED_REPLAY)
+    };
+    let named = told().find(|it| it.in_use.is_none());
+    match (named, told().find_map(|it| it.in_use.as_ref())) {
+        (Some(it), _) => format!(": {}: {}; {}", it.what, it.this, it.that),
+        (None, Some(place)) => format!(": in values that are still in use in {place}"),
+        (None, None) => String::new(),
     }
 }

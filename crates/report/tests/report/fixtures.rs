@@ -87,6 +87,7 @@ fn race(what: What, values: Values, accesses: Vec<AccessReport>) -> Race {
         special: None,
         usage: Vec::new(),
         history: None,
+        pairs: Vec::new(),
         verdict: None,
         triage: None,
         lines: Vec::new(),

@@ -28,6 +28,7 @@ pub fn verdict() -> Verdict {
                 what: "device.flags".to_owned(),
                 raced: true,
                 copy: false,
+                in_use: None,
                 this: "0x31".to_owned(),
                 that: "0x11".to_owned(),
             }],

@@ -1,6 +1,6 @@
 use crate::fixtures;
 use redhanded_model::{
-    Differing, Hunted, Leaning, Leans, Race, ReplayTally, Report, State, Suppressed, Triage,
+    Differing, Hunted, Leaning, Leans, Race, ReplayTally, Report, State, Suppressed, Triage, Usage,
     Values, combine,
 };
 use redhanded_report::json::Json;
@@ -224,6 +224,21 @@ fn documents_follow_the_published_schema() {
     });
     wrong["races"][0]["verdict"]["replay"]["faults"] = value!("one");
     assert!(!validator.is_valid(&wrong));
+    let mut several = fixtures::bit_fields();
+    let mut other = fixtures::freed().pair();
+    other.usage = vec![Usage::default(); 2];
+    several.add_pair(other);
+    let mut several = parsed(&Report {
+        races: vec![several],
+        ..Report::default()
+    });
+    check(&several);
+    has_exactly(
+        &several["races"][0]["pairs"][0],
+        "class rule what usage evidence accesses",
+    );
+    several["races"][0]["pairs"][0]["what"] = value!("device");
+    assert!(!validator.is_valid(&several));
     let typed = parsed(&Report {
         races: vec![fixtures::typed()],
         ..Report::default()
@@ -258,6 +273,7 @@ fn replayed() -> Race {
             what: "A".to_owned(),
             raced: false,
             copy: false,
+            in_use: None,
             this: "sampled first: goes on".to_owned(),
             that: "caught first: reads unmapped memory".to_owned(),
         }],

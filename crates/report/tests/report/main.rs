@@ -9,4 +9,5 @@ mod json;
 mod sarif;
 mod sites;
 mod terminal;
+mod verdict;
 mod version_1;

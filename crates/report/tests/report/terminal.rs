@@ -1,7 +1,7 @@
 use crate::fixtures;
 use redhanded_model::{
-    AccessKind, Class, Fact, Hunted, Leaning, Leans, Loss, Losses, Race, Region, Report, Rule, Run,
-    SiteCounts, Spot, Standstill, Typed, Values, combine,
+    AccessKind, Class, Fact, Hunted, Loss, Losses, Race, Region, Report, Rule, Run, SiteCounts,
+    Spot, Standstill, Typed, Values,
 };
 use redhanded_report::{Style, Terminal};
 use std::time::Duration;
@@ -570,33 +570,6 @@ fn an_explanation_gives_the_rule_the_facts_and_what_was_set_aside() {
         let flat = text.split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(flat.contains(part), "{part} is not in\n{text}");
     }
-}
-
-#[test]
-fn a_verdict_is_told_with_its_reasons_and_benign_races_are_brief() {
-    let leaning = |rule: &str, leans, fact: &str| Leaning::new(rule, leans, vec![fact.to_owned()]);
-    let mut harmful = fixtures::bit_fields();
-    let rule = leaning("lost-update", Leans::Harmful, "both sides write");
-    harmful.verdict = Some(combine(vec![rule], None, 3));
-    let mut benign = fixtures::bit_fields();
-    let rule = leaning("safe-flag", Leans::Benign, "other bits are tested");
-    benign.verdict = Some(combine(vec![rule], None, 3));
-    let report = Report {
-        races: vec![harmful, benign],
-        ..fixtures::run()
-    };
-    let text = fixtures::written(&Terminal::new(Style::default()), &report);
-    assert!(text.contains("judged  likely harmful"), "{text}");
-    assert!(text.contains("both sides write [lost-update]"), "{text}");
-    assert!(text.contains("other bits are tested [safe-flag]"), "{text}");
-    let counts = "1 likely harmful, 1 likely benign (--show benign";
-    assert!(text.contains(counts), "{text}");
-    let stacks = |text: &str| text.matches("stack of the ").count();
-    let all = Terminal::new(Style::default()).showing_benign(true);
-    let whole = fixtures::written(&all, &report);
-    assert_eq!(stacks(&whole), 2 * stacks(&text), "{whole}");
-    // Brief, never dropped.
-    assert_eq!(text.matches("2 of 2").count(), 1, "{text}");
 }
 
 /// What is said in a race's line with this label.

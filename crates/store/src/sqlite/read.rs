@@ -1,7 +1,7 @@
 //! What is read.
 
 use crate::{Day, Decision, Moment, RunId, StoredRace, StoredRun};
-use redhanded_model::{Fingerprint, Grounds, Quote, Race, Run, State, Triage};
+use redhanded_model::{Fingerprint, Grounds, Quote, Race, Run, State, Triage, Verdict};
 use rusqlite::types::Type;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use serde::de::DeserializeOwned;
@@ -53,6 +53,7 @@ pub fn races(
     let rows = select.query_map([run.map(|run| run.0)], |row| {
         let mut race: Race = json(row, 1)?;
         race.instances = row.get::<_, i64>(3)?.cast_unsigned();
+        race.verdict = verdict(connection, row.get(0)?, run)?.or(race.verdict);
         race.triage = Some(triage(connection, row.get(0)?, row.get(2)?, today)?);
         Ok(StoredRace {
             race,
@@ -62,6 +63,22 @@ pub fn races(
         })
     })?;
     rows.collect()
+}
+
+/// The verdict on a race in one run, or over all.
+pub fn verdict(
+    connection: &Connection,
+    race: i64,
+    run: Option<RunId>,
+) -> rusqlite::Result<Option<Verdict>> {
+    let mut select = connection.prepare_cached(
+        "SELECT verdict, instances FROM verdicts JOIN sightings USING (race, run)
+         WHERE race = ?1 AND (?2 IS NULL OR run = ?2) ORDER BY run",
+    )?;
+    let rows = select.query_map(params![race, run.map(|run| run.0)], |row| {
+        Ok((json(row, 0)?, row.get::<_, i64>(1)?.cast_unsigned()))
+    })?;
+    Ok(Verdict::over_runs(rows.collect::<Result<_, _>>()?))
 }
 
 /// How a race stands today.

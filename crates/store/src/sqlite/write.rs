@@ -1,6 +1,6 @@
 //! What is written.
 
-use super::read::{decided, json};
+use super::read::{decided, json, verdict};
 use crate::{Decision, Exposed, Moment, RunId};
 use redhanded_model::{Fingerprint, Grounds, Race, Report, State};
 use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, params};
@@ -262,9 +262,11 @@ pub fn decide(
         let Some(id) = id_of(&transaction, race)? else {
             return Ok(Some(race.clone()));
         };
-        let told: Race = transaction
+        let mut told: Race = transaction
             .prepare_cached("SELECT told FROM sightings WHERE race = ?1 ORDER BY run DESC LIMIT 1")?
             .query_row([id], |row| json(row, 0))?;
+        // People decide about what the store tells.
+        told.verdict = verdict(&transaction, id, None)?.or(told.verdict);
         insert_decision(&transaction, id, decision, &Grounds::of(&told), false, at)?;
     }
     transaction.commit()?;

@@ -104,6 +104,7 @@ pub fn race(variable: &str, accesses: Vec<AccessReport>) -> Race {
         special: None,
         usage: Vec::new(),
         history: None,
+        pairs: Vec::new(),
         verdict: None,
         triage: None,
         accesses,

@@ -1,7 +1,7 @@
 //! What is kept of a run, by one process and by several.
 
 use crate::fixtures::{Place, reader_and_writer, report};
-use redhanded_model::{Quote, Race, Report};
+use redhanded_model::{ANNOTATED_BENIGN, Call, Leaning, Leans, Quote, Race, Report, combine};
 use redhanded_store::{Access, Exposed, Moment, SqliteStore, Store};
 
 const NOW: Moment = Moment(1_800_000_000_000);
@@ -169,4 +169,36 @@ fn the_first_run_that_counts_makes_its_races_known() {
         let is_new = stored.race.what.name.as_deref() == Some("new");
         assert_eq!(stored.race.is_new(), is_new);
     }
+}
+
+#[test]
+fn what_a_store_tells_of_a_race_combines_the_verdicts_of_all_runs() {
+    let place = Place::new();
+    let mut store = place.open();
+    let leaning = |rule: &str, leans| Leaning::new(rule, leans, vec!["seen".to_owned()]);
+    let harmful = || vec![leaning("pointer", Leans::Harmful)];
+    let benign = || vec![leaning("safe-flag", Leans::Benign)];
+    let declared = || {
+        vec![
+            harmful().remove(0),
+            leaning(ANNOTATED_BENIGN, Leans::Benign),
+        ]
+    };
+    let mut told = |rules: Vec<Leaning>| {
+        let mut race = reader_and_writer("device");
+        race.verdict = Some(combine(rules, None, race.instances));
+        let run = store.begin(&program(), NOW).unwrap();
+        let report = report(vec![race]);
+        store.finish(run, &report, true, NOW).unwrap();
+        let calls = [Some(run), None].map(|run| {
+            let race = store.races(run, NOW.day()).unwrap().pop().unwrap().race;
+            race.verdict.unwrap().call
+        });
+        (calls[0], calls[1])
+    };
+    use Call::{LikelyBenign, LikelyHarmful};
+    assert_eq!(told(harmful()), (LikelyHarmful, LikelyHarmful));
+    assert_eq!(told(benign()), (LikelyBenign, LikelyHarmful));
+    assert_eq!(told(declared()), (LikelyBenign, LikelyBenign));
+    assert_eq!(told(benign()), (LikelyBenign, LikelyHarmful));
 }

@@ -7,7 +7,7 @@
 use super::{benign, harmful};
 use crate::annotations::Says;
 use crate::subject::Subject;
-use redhanded_model::{ANNOTATED_BENIGN, Leaning};
+use redhanded_model::{ANNOTATED_BENIGN, ANNOTATED_PROTECTED, Leaning};
 
 pub const NAME: &str = ANNOTATED_BENIGN;
 
@@ -19,7 +19,7 @@ pub fn rule(subject: &Subject<'_>) -> Option<Leaning> {
             Says::Benign(reason) => benign(NAME, vec![reason.to_owned()]),
             Says::Ignore => benign(NAME, vec!["to be ignored".to_owned()]),
             Says::ProtectedBy(lock) => harmful(
-                "annotated-protected",
+                ANNOTATED_PROTECTED,
                 vec![format!(
                     "said to be protected by {lock}, and yet two accesses met"
                 )],

@@ -1,13 +1,12 @@
 //! What a call does to the values that are followed.
 
-use super::super::nearby::{LockCall, lock_call};
 use super::super::value::{Derived, Value};
 use super::state::State;
 use super::step::reads;
 use super::{Code, Followed, Walk};
 use crate::Instruction;
 use iced_x86::{FlowControl, Register};
-use redhanded_model::{Svma, Use};
+use redhanded_model::{LockCall, Svma, Use, lock_call};
 
 /// How many functions that are called with the value.
 const MOST_CALLED: usize = 16;
@@ -82,7 +81,8 @@ impl Walk<'_, '_> {
         if name.as_deref().is_some_and(never_returns) {
             return false;
         }
-        // Unoptimised code leaves numbers in registers that are no arguments.
+        // Unoptimised code leaves numbers in registers that are no arguments. The first one is
+        // the lock.
         let takes_only_a_lock = name.as_deref().is_some_and(|name| {
             name.starts_with("pthread_mutex_") || name.starts_with("pthread_spin_")
         });
@@ -94,7 +94,7 @@ impl Walk<'_, '_> {
         let arguments: Vec<(Register, Value)> = ARGUMENTS
             .into_iter()
             .map(|argument| (argument, state.register(argument)))
-            .filter(|_| !takes_only_a_lock)
+            .filter(|(argument, _)| !takes_only_a_lock || *argument == Register::RDI)
             .filter(|(argument, value)| {
                 value.derived().is_some()
                     && target.is_none_or(|target| self.may_read(target, *argument))

@@ -3,11 +3,12 @@
 
 use redhanded_model::{AccessReport, Race};
 
-/// An instruction: its module, and its address there.
+/// An instruction, or other place: its module, and its address there; or no module, and a live
+/// address.
 pub type Code = (Option<String>, u64);
 
 /// Those of both accesses, in order.
-pub type Pair = [Code; 2];
+pub type Codes = [Code; 2];
 
 /// The instruction of an access.
 pub fn code(access: &AccessReport) -> Code {
@@ -19,17 +20,17 @@ pub fn code(access: &AccessReport) -> Code {
 }
 
 /// Those of both accesses, if they meet at a member behind a pointer.
-pub fn named_pair(race: &Race) -> Option<Pair> {
-    pair(race).filter(|_| race.what.member().is_some())
+pub fn named_codes(race: &Race) -> Option<Codes> {
+    codes(race).filter(|_| race.what.member().is_some())
 }
 
 /// Those of both accesses, if they meet at what has no name.
-pub fn nameless_pair(race: &Race) -> Option<Pair> {
-    pair(race).filter(|_| race.what.name.is_none() && race.what.member().is_none())
+pub fn nameless_codes(race: &Race) -> Option<Codes> {
+    codes(race).filter(|_| race.what.name.is_none() && race.what.member().is_none())
 }
 
-fn pair(race: &Race) -> Option<Pair> {
-    let mut codes: Pair = match &race.accesses[..] {
+fn codes(race: &Race) -> Option<Codes> {
+    let mut codes: Codes = match &race.accesses[..] {
         [one, other] => [code(one), code(other)],
         _ => return None,
     };
