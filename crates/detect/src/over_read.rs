@@ -100,7 +100,8 @@ fn reads(
     let characters = |of: &[u8], what: u64| {
         let size = usize::try_from(unit).unwrap_or(1).min(8);
         let what = what.to_le_bytes();
-        of.chunks_exact(size).any(|one| one == &what[..size])
+        let what = what.get(..size).unwrap_or(&what);
+        of.chunks_exact(size).any(|one| one == what)
     };
     if text.zero && characters(&passed, 0) {
         return Some(false);
