@@ -1,8 +1,9 @@
 // A node is freed and allocated again while a reader stands at it. The reader's load is atomic,
-// and the allocator's stores are all that meets it.
-//@ build: O2 O2+stripped
-//@ full: O0 O2+clang
-//@ expect: what=* region=heap functions=~read_node,~make_node
+// and the allocator's stores are all that meets it. With debug information the load is known to
+// be atomic, and not sampled.
+//@ build: O2+nodebug O2+stripped
+//@ full: O0+nodebug O2+clang+nodebug
+//@ expect: class=race what=* region=heap functions=~read_node,~make_node
 #include "../lib/crew.h"
 
 struct node {
