@@ -13,11 +13,12 @@ use crate::over_read;
 use crate::system_call::{self, Progress};
 use redhanded_image::{After, Gather, Instruction};
 use redhanded_model::{
-    AccessKind, Analysed, Avma, Bytes, Form, Hit, Loss, ModuleId, Region, Registers, SpaceId,
-    Suspect, ThreadName, Vectors, WindowRecord,
+    AccessKind, Analysed, Avma, Bytes, Change, Form, Hit, Loss, ModuleId, Region, Registers,
+    SpaceId, Suspect, ThreadName, Vectors, WindowRecord,
 };
 use redhanded_target::{Holds, Inspect, Mapping, Module, module_at};
 use serde::{Deserialize, Serialize};
+use std::ops::Range;
 use std::sync::Arc;
 
 /// The conflicting access, confirmed.
@@ -41,6 +42,9 @@ pub struct Confirmed {
     /// The bytes that it found, where the instruction tells.
     #[serde(default)]
     pub found: Option<Vec<u8>>,
+    /// If it is locked, whether it changed the bytes that meet.
+    #[serde(default)]
+    pub change: Change,
 }
 
 /// A collision with everything that must be read while both threads are stopped.
@@ -110,6 +114,9 @@ impl Collision {
             confirmed.form = instruction.form();
             confirmed.instruction = instruction.text();
             confirmed.locked = instruction.locked();
+            if let Some(part) = part_of(confirmed.bytes, self.record.bytes) {
+                confirmed.change = instruction.changes(part);
+            }
         }
     }
 }
@@ -298,6 +305,7 @@ fn check(
                 system_call: None,
                 form: instruction.form(),
                 found: found(instruction, bytes, record, hit),
+                change: change(instruction, bytes, record, hit),
             });
         }
     }
@@ -315,6 +323,33 @@ fn found(
     let len = usize::try_from(bytes.len).ok()?;
     let now = hit.bytes_now.get(from..from.checked_add(len)?)?;
     instruction.found(now, &hit.registers)
+}
+
+/// Whether a locked update of `bytes` changed those of them that were sampled.
+fn change(instruction: &Instruction, bytes: Bytes, record: &WindowRecord, hit: &Hit) -> Change {
+    if !instruction.locked() {
+        return Change::Made;
+    }
+    // What else it updated was not read, and is none of the bytes that meet.
+    let widened = |known: &[u8]| -> Vec<u8> {
+        let at = |address: u64| {
+            let from = address.checked_sub(record.bytes.start.0)?;
+            known.get(usize::try_from(from).ok()?).copied()
+        };
+        let all = bytes.start.0..bytes.end();
+        all.map(|address| at(address).unwrap_or_default()).collect()
+    };
+    part_of(bytes, record.bytes).map_or(Change::Unknown, |part| {
+        let (before, now) = (widened(&record.before), widened(&hit.bytes_now));
+        instruction.changed(&before, &now, &hit.registers, part)
+    })
+}
+
+/// Where the bytes that both touch are in `whole`.
+pub fn part_of(whole: Bytes, other: Bytes) -> Option<Range<usize>> {
+    let both = whole.intersection(other)?;
+    let from = usize::try_from(both.start.0 - whole.start.0).ok()?;
+    Some(from..from.checked_add(usize::try_from(both.len).ok()?)?)
 }
 
 /// Whether an element of a gather or scatter conflicts with the sampled access.
@@ -340,6 +375,7 @@ fn gathered(
         system_call: None,
         form: Form::Wide,
         found: None,
+        change: Change::Made,
     })
 }
 
@@ -388,6 +424,7 @@ fn in_kernel(
             system_call: Some(name.to_owned()),
             form: Form::Unknown,
             found: None,
+            change: Change::Made,
         }),
         None => Err(Loss::KernelAccess),
     }
@@ -432,6 +469,28 @@ mod tests {
         assert!(!is(&[0x8a, 0x07]), "mov al, [rdi]");
         assert!(!is(&[0x90]), "nop");
         assert!(!is(&[]), "nothing can be read");
+    }
+
+    #[test]
+    fn a_compare_exchange_that_failed_is_told_by_its_flag() {
+        let instruction = Instruction::decode(&[0xf0, 0x0f, 0xb1, 0x37], 0x400).unwrap(); // lock cmpxchg [rdi], esi
+        let change = |rflags| {
+            let record = window(AccessKind::Read);
+            let mut registers = record.registers;
+            registers.rflags = rflags;
+            let hit = Hit {
+                task: TaskId(2),
+                registers,
+                watched: record.bytes,
+                bytes_now: vec![0; 4],
+            };
+            let confirmed = check(&instruction, Avma(0x400), &record, &hit).unwrap();
+            assert!(confirmed.locked);
+            confirmed.change
+        };
+        assert_eq!(change(0), Change::None);
+        // It compared with zero, and wrote what is in esi.
+        assert_eq!(change(1 << 6), Change::Made);
     }
 
     #[test]

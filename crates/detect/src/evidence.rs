@@ -1,18 +1,21 @@
 //! What is known about a collision, collected in one place. Nothing here says what it means:
 //! that is for the rules in `model/src/class.rs`.
 
+mod allocation;
 mod names;
 
+use crate::confirm::part_of;
 use crate::{Collision, Confirmed, naming};
-use names::Allocator;
 use redhanded_image::{Image, StringFunction, is_runtime};
 use redhanded_model::{
-    AccessKind, Avma, Bytes, Declared, Doubt, Evidence, Extent, Fact, Form, Frame, Known, Marking,
-    Region, Registers, SideEvidence, Sort, SourceEvidence, Svma, What,
+    AccessKind, Avma, Bytes, Change, Declared, Doubt, Evidence, Extent, Fact, Form, Frame, Known,
+    Marking, Region, Registers, SideEvidence, Sort, SourceEvidence, Svma, What,
 };
 use redhanded_target::{Module, VMLINUX, module_at};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
+
+pub use allocation::freeing_call;
 
 /// The name by which a library's function is called, if it is a variant for one processor or
 /// an inner name.
@@ -24,9 +27,6 @@ pub fn library_function(name: &str) -> Option<&str> {
 /// How many callers are checked for a section that guards what they call.
 const GUARDING_CALLERS: usize = 4;
 
-/// How many frames of an allocator there may be.
-const ALLOCATOR_FRAMES: usize = 12;
-
 /// Collects what is known of the two accesses. `frames` are those of each side.
 pub fn collect(collision: &Collision, modules: &[Arc<Module>], frames: [&[Frame]; 2]) -> Evidence {
     let record = &collision.record;
@@ -36,14 +36,37 @@ pub fn collect(collision: &Collision, modules: &[Arc<Module>], frames: [&[Frame]
         let registers = record.hit.as_ref().map(|hit| &hit.registers);
         let confirmed_side = confirmed_side(confirmed, registers, stack, modules, frames[1]);
         sides.push(confirmed_side);
+        let changes = [sampled_change(collision, confirmed), confirmed.change];
+        for (side, change) in sides.iter_mut().zip(changes) {
+            side.facts.extend(changes_nothing(change).map(Known::from));
+        }
         conflict = confirmed.bytes.intersection(record.bytes).map(Extent::from);
     }
-    add_allocators(&mut sides, &frames, &collision.region);
+    allocation::add(&mut sides, &frames, &collision.region);
     Evidence {
         sides,
         conflict,
         bytes: Vec::new(),
     }
+}
+
+/// The fact about a locked update that changes nothing, or may change nothing.
+const fn changes_nothing(change: Change) -> Option<Fact> {
+    match change {
+        Change::Made => None,
+        Change::None => Some(Fact::ChangesNothing { known: true }),
+        Change::Unknown => Some(Fact::ChangesNothing { known: false }),
+    }
+}
+
+/// Whether the sampled access changes the bytes that meet. Locked instructions are not sampled, so
+/// it is one of a recording if it is locked, and what was in its registers is not known.
+fn sampled_change(collision: &Collision, confirmed: &Confirmed) -> Change {
+    let part = part_of(collision.record.bytes, confirmed.bytes);
+    let instruction = collision.sampled_instruction().zip(part);
+    instruction.map_or(Change::Made, |(instruction, part)| {
+        instruction.changes(part)
+    })
 }
 
 /// The expressions by which the source accesses the bytes.
@@ -334,6 +357,17 @@ fn about_code(
             name: name.to_owned(),
         });
     }
+    let is_gathered = || {
+        let instruction = image.instruction_at(svma);
+        instruction.is_some_and(|one| one.gather().is_some())
+    };
+    if access.kind == AccessKind::Read
+        && image
+            .may_search(svma)
+            .is_some_and(|narrowest| access.bytes.len >= narrowest || is_gathered())
+    {
+        facts.push(Fact::MaySearch);
+    }
     // Only updates: a compiler may read early what the source reads on a condition. Runtime
     // libraries look at their own locks without synchronisation, on purpose.
     if access.form == Form::Operation
@@ -345,6 +379,18 @@ fn about_code(
         facts.push(Fact::Combined {
             compiler: compiler.to_owned(),
         });
+        if image.is_beside_locked(svma) {
+            facts.push(Fact::BesideLocked);
+        }
+    }
+    // It matters to what such a compiler made of the other access.
+    if access.kind == AccessKind::Read
+        && matches!(source.marking, Marking::Unknown { .. })
+        && of_program
+        && image.separating_compiler().is_some()
+        && image.waits(svma)
+    {
+        facts.push(Fact::Waits);
     }
     let speculative = Marking::Unknown {
         why: Doubt::Speculative,
@@ -410,154 +456,9 @@ fn in_sequence_section(access: &Access<'_>, modules: &[Arc<Module>]) -> bool {
     })
 }
 
-/// Adds which sides are an allocator's own accesses to the blocks that it manages.
-fn add_allocators(sides: &mut [SideEvidence], frames: &[&[Frame]; 2], region: &Region) {
-    // Its variables are not in blocks, and blocks are not on stacks.
-    if !matches!(
-        region,
-        Region::Heap | Region::Mapping { .. } | Region::Unknown
-    ) {
-        return;
-    }
-    for (at, side) in sides.iter_mut().enumerate() {
-        let other = frames.get(1 - at).copied().unwrap_or_default();
-        if let Some((name, frees, _)) = frames.get(at).and_then(|own| allocator_call(own, other)) {
-            let name = name.to_owned();
-            side.facts.push(Fact::Allocator { name, frees }.into());
-        }
-    }
-}
-
-/// The call of an allocator that an access belongs to: its function, whether that frees, and
-/// the frame of its caller. `other` is the stack of the other side.
-///
-/// An allocator that is linked into the program may be the program's own, and then it counts
-/// what it does in variables that others read. So it must be in another module than the other
-/// access, or be one whose inner functions are known.
-fn allocator_call<'a>(own: &'a [Frame], other: &[Frame]) -> Option<(&'a str, bool, usize)> {
-    let name = |frame: &'a Frame| names::allocator(frame.function.as_deref()?);
-    let innermost = own.first()?;
-    let called = own
-        .iter()
-        .take(ALLOCATOR_FRAMES)
-        .take_while(|frame| frame.module == innermost.module || name(frame).is_some())
-        .position(|frame| name(frame).is_some())?;
-    let inner = own.first().and_then(name);
-    let is_inner = inner.is_some_and(|(_, does)| does == Allocator::Inner);
-    if innermost.module.is_none()
-        || (!is_inner && other.first().map(|frame| &frame.module) == Some(&innermost.module))
-    {
-        return None;
-    }
-    // `operator delete` calls `free`, and that what does the work.
-    let outermost = own
-        .iter()
-        .enumerate()
-        .skip(called)
-        .take_while(|(_, frame)| name(frame).is_some())
-        .last()?
-        .0;
-    let (function, does) = own.get(outermost).and_then(name)?;
-    let frees = |frame: &'a Frame| name(frame).is_some_and(|(_, d)| d == Allocator::Frees);
-    let frees = own.get(called..=outermost)?.iter().any(frees);
-    // A call of `free` within `malloc` is the allocator's own business.
-    let frees = frees && does != Allocator::Allocates;
-    Some((function, frees, outermost + 1))
-}
-
-/// The call that frees on the side of `own`: the allocator's function, and where in the stack
-/// its caller is.
-pub fn freeing_call<'a>(own: &'a [Frame], other: &[Frame]) -> Option<(&'a str, usize)> {
-    allocator_call(own, other)
-        .filter(|(_, frees, _)| *frees)
-        .map(|(name, _, caller)| (name, caller))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn frame(module: &str, function: &str) -> Frame {
-        Frame {
-            function: (!function.is_empty()).then(|| function.to_owned()),
-            module: Some(module.to_owned()),
-            ..Frame::default()
-        }
-    }
-
-    fn stack(frames: &[(&str, &str)]) -> Vec<Frame> {
-        frames
-            .iter()
-            .map(|(module, function)| frame(module, function))
-            .collect()
-    }
-
-    #[track_caller]
-    fn check(frames: &[(&str, &str)], expect: Option<(&str, bool, usize)>) {
-        let reader = stack(&[("app", "reads")]);
-        assert_eq!(allocator_call(&stack(frames), &reader), expect);
-    }
-
-    #[test]
-    fn the_caller_of_an_allocator_is_behind_its_last_frame() {
-        check(
-            &[("libc.so.6", ""), ("libc.so.6", "free"), ("app", "drops")],
-            Some(("free", true, 2)),
-        );
-        check(
-            &[
-                ("libc.so.6", "_int_free"),
-                ("libc.so.6", "free"),
-                ("libstdc++.so.6", "operator delete(void*)"),
-                ("app", "drops"),
-            ],
-            Some(("operator delete", true, 3)),
-        );
-        check(
-            &[
-                ("libc.so.6", "_int_malloc"),
-                ("libc.so.6", "malloc"),
-                ("app", "f"),
-            ],
-            Some(("malloc", false, 2)),
-        );
-        // A static program.
-        check(
-            &[("app", "_int_free"), ("app", "free"), ("app", "drops")],
-            Some(("free", true, 2)),
-        );
-    }
-
-    /// As the debug information of the C library names them.
-    #[test]
-    fn inlined_and_internal_names_are_known() {
-        check(
-            &[
-                ("libc.so.6", "tcache_put"),
-                ("libc.so.6", "_int_free"),
-                ("libc.so.6", "__GI___libc_free"),
-                ("app", "drops"),
-            ],
-            Some(("free", true, 3)),
-        );
-    }
-
-    #[test]
-    fn what_only_looks_like_an_allocator() {
-        check(&[("app", "writes"), ("app", "main")], None);
-        // The program's own, with its own variables.
-        check(&[("app", "count"), ("app", "free"), ("app", "drops")], None);
-        check(&[("app", "operator delete(void*)"), ("app", "drops")], None);
-        // A destructor that an allocator's hook runs.
-        check(
-            &[("app", "hook"), ("libc.so.6", "free"), ("app", "drops")],
-            None,
-        );
-        check(
-            &[("libc.so.6", ""), ("libc.so.6", "fclose"), ("app", "f")],
-            None,
-        );
-    }
 
     #[test]
     fn only_the_bytes_that_differ_have_changed() {

@@ -12,6 +12,10 @@ use redhanded_target::{Inspect, module_at};
 /// A longer string is not read to its end.
 const LONGEST: u64 = 64 << 10;
 
+/// How much of a string that is looked for is read, and in which pieces.
+const LONGEST_SOUGHT: usize = 1024;
+const PIECE: u64 = 16;
+
 /// A thread at a read.
 pub struct Reader<'a> {
     pub space: SpaceId,
@@ -76,28 +80,75 @@ fn reads(
         Some(reader.registers.get(register))
     };
     let start = argument(text.string)?;
-    // The first of the bytes that is not before the string. If it is not looked at, none of
-    // the later ones is.
-    let first = conflict.start.0.max(start);
-    if first >= conflict.end() {
+    let unit = text.unit.max(1);
+    let end = match text.count {
+        Some(count) => start.saturating_add(argument(count)?.saturating_mul(unit)),
+        None => u64::MAX,
+    };
+    // The first of the bytes, as the function goes, that is in the string. If it is not looked at,
+    // none of the later ones is.
+    let (first, last) = (conflict.start.0.max(start), conflict.end().min(end));
+    if first >= last {
         return Some(false);
     }
-    let before = first - start;
-    if let Some(count) = text.count
-        && before >= argument(count)?
-    {
-        return Some(false);
-    }
-    let passed = read(target, reader.space, start, before)?;
-    if text.zero && passed.contains(&0) {
+    let (from, len) = if text.backwards {
+        (last, end - last)
+    } else {
+        (start, (first - start) / unit * unit)
+    };
+    let passed = read(target, reader.space, from, len)?;
+    let characters = |of: &[u8], what: u64| {
+        let size = usize::try_from(unit).unwrap_or(1).min(8);
+        let what = what.to_le_bytes();
+        let what = what.get(..size).unwrap_or(&what);
+        of.chunks_exact(size).any(|one| one == what)
+    };
+    if text.zero && characters(&passed, 0) {
         return Some(false);
     }
     let stops = match text.stop {
         Stop::Nothing => false,
-        Stop::Byte(index) => passed.contains(&(argument(index)? as u8)),
-        Stop::Difference(index) => read(target, reader.space, argument(index)?, before)? != passed,
+        Stop::Byte(index) => characters(&passed, argument(index)?),
+        Stop::Difference(index) => read(target, reader.space, argument(index)?, len)? != passed,
+        Stop::OneOf(index) | Stop::NoneOf(index) => {
+            let set = string(target, reader.space, argument(index)?)?;
+            let is_in = matches!(text.stop, Stop::OneOf(_));
+            passed.iter().any(|byte| set.contains(byte) == is_in)
+        }
+        Stop::Occurrence {
+            of,
+            count,
+            any_case,
+        } => {
+            let sought = match count {
+                Some(count) => read(target, reader.space, argument(of)?, argument(count)?)?,
+                None => string(target, reader.space, argument(of)?)?,
+            };
+            let same = |one: &[u8]| {
+                one == sought.as_slice() || (any_case && one.eq_ignore_ascii_case(&sought))
+            };
+            sought.is_empty() || passed.windows(sought.len()).any(same)
+        }
     };
     Some(!stops)
+}
+
+/// The string at `start`, without its zero. It is read piece by piece, none of which crosses
+/// into another page.
+fn string(target: &mut dyn Inspect, space: SpaceId, start: u64) -> Option<Vec<u8>> {
+    let mut text = Vec::new();
+    while text.len() < LONGEST_SOUGHT {
+        let at = start.checked_add(text.len() as u64)?;
+        let piece = read(target, space, at, PIECE - at % PIECE)?;
+        match piece.iter().position(|byte| *byte == 0) {
+            Some(zero) => {
+                text.extend_from_slice(piece.get(..zero)?);
+                return Some(text);
+            }
+            None => text.extend(piece),
+        }
+    }
+    None
 }
 
 fn read(target: &mut dyn Inspect, space: SpaceId, start: u64, len: u64) -> Option<Vec<u8>> {

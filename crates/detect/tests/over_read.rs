@@ -29,6 +29,8 @@ reads strlen rdi
 reads __strcmp_sse2 rsi
 reads __memchr_sse2 rdi
 reads strspn rdi
+reads memrchr rdi
+reads wcslen rdi
 reads memcpy rsi
 reads bcmp rdi
 .type strstr, @function
@@ -58,6 +60,12 @@ strnlen:
 const FIRST: u64 = 0x5000;
 const SECOND: u64 = 0x6000;
 
+/// What is looked for in the first.
+const NEEDLE: u64 = 0x7000;
+const SET: u64 = 0x8000;
+/// Two wide characters, of which the first has zeros.
+const WIDE: u64 = 0x9000;
+
 struct Stopped {
     modules: Vec<Arc<Module>>,
 }
@@ -73,6 +81,9 @@ impl Inspect for Stopped {
         let memory: &[u8] = match address.0 & !0xfff {
             FIRST => b"equal,1\0neighbour",
             SECOND => b"equal,2\0neighbour",
+            NEEDLE => b"ual\0............",
+            SET => b"aequ\0...........",
+            WIDE => b"a\0\0\0\0\x04\0\0\0\0\0\0neighbour",
             _ => {
                 let image = self.modules[0].image.as_ref().unwrap();
                 let bytes = image.bytes_at(Svma(address.0), buffer.len());
@@ -252,15 +263,55 @@ fn a_copy_reads_what_it_was_asked_for() {
 #[test]
 fn an_element_of_a_masked_vector_is_read_with_the_others() {
     let mut program = program();
-    let arguments = [FIRST, SECOND, 0];
+    let arguments = [FIRST, NEEDLE, 0];
     assert!(!counts(&mut program, "strstr", arguments, FIRST + 9));
     assert!(counts(&mut program, "masked", arguments, FIRST + 9));
 }
 
 #[test]
+fn a_search_for_a_string_stops_behind_it() {
+    let mut program = program();
+    let arguments = [FIRST, NEEDLE, 0];
+    assert!(counts(&mut program, "strstr", arguments, FIRST));
+    assert!(counts(&mut program, "strstr", arguments, FIRST + 4));
+    assert!(!counts(&mut program, "strstr", arguments, FIRST + 5));
+}
+
+#[test]
+fn a_span_stops_at_the_first_byte_that_is_not_in_the_set() {
+    let mut program = program();
+    let arguments = [FIRST, SET, 0];
+    assert!(
+        counts(&mut program, "strspn", arguments, FIRST + 4),
+        "what ends it"
+    );
+    assert!(!counts(&mut program, "strspn", arguments, FIRST + 5));
+}
+
+#[test]
+fn a_search_from_the_end_stops_before_its_start() {
+    let mut program = program();
+    let found = [FIRST, u64::from(b','), 8];
+    assert!(counts(&mut program, "memrchr", found, FIRST + 7));
+    assert!(counts(&mut program, "memrchr", found, FIRST + 5));
+    assert!(!counts(&mut program, "memrchr", found, FIRST + 4));
+    assert!(!counts(&mut program, "memrchr", found, FIRST + 8));
+}
+
+#[test]
+fn wide_characters_are_four_bytes() {
+    let mut program = program();
+    let arguments = [WIDE, 0, 0];
+    for (at, expect) in [(0, true), (7, true), (8, true), (11, true), (12, false)] {
+        let counts = counts(&mut program, "wcslen", arguments, WIDE + at);
+        assert_eq!(counts, expect, "{at}");
+    }
+}
+
+#[test]
 fn what_cannot_be_told_is_a_loss() {
     let mut program = program();
-    // Which bytes strspn looks at is not known; where strnlen began is not known any more.
-    assert!(!counts(&mut program, "strspn", [FIRST, SECOND, 0], FIRST));
+    // What strspn looks for cannot be read; where strnlen began is not known any more.
+    assert!(!counts(&mut program, "strspn", [FIRST, 0, 0], FIRST + 1));
     assert!(!counts(&mut program, "strnlen", [FIRST, 16, 0], FIRST));
 }

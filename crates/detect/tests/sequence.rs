@@ -4,8 +4,8 @@
 use redhanded_detect::{Around, Collision, Confirmed, Folded, Folder};
 use redhanded_image::{Image, Instruction, link};
 use redhanded_model::{
-    AccessKind, Avma, Bytes, Class, ModuleId, Region, Register, Registers, SpaceId, Svma, TaskId,
-    ThreadName, WindowEnd, WindowId, WindowRecord,
+    AccessKind, Avma, Bytes, Change, Class, ModuleId, Region, Register, Registers, SpaceId, Svma,
+    TaskId, ThreadName, WindowEnd, WindowId, WindowRecord,
 };
 use redhanded_target::{Module, VMLINUX};
 use std::path::Path;
@@ -97,6 +97,7 @@ fn collision(module: &Module, callers: &[Avma]) -> Collision {
         system_call: None,
         form: write.form(),
         found: None,
+        change: Change::Made,
     };
     Collision {
         record: WindowRecord {

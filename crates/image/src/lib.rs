@@ -8,6 +8,7 @@
 
 mod ahead;
 mod budget;
+mod changed;
 mod code;
 mod debug;
 mod dropped;
@@ -38,6 +39,7 @@ mod unwind;
 mod update;
 mod usage;
 mod vector_copy;
+mod waiting;
 
 pub use debug::{
     DebugInfo, DebugSearch, How, Named, Part, Pointed, Reading, Shown, Source, SourceFrame, Step,

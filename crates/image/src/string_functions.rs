@@ -3,26 +3,31 @@
 //!
 //! They are recognised by name, in any module. In a stripped C library the variants for each
 //! processor have no names; they are what the resolver of the named function can return.
-//! Without names, a function that searches whole words or vectors for a byte is taken for one
-//! of which nothing else is known.
+//! A library's function without a name that searches whole words or vectors for a byte is taken
+//! for one of which nothing else is known. One of the program itself may be a string function as
+//! well, or a loop over its own data.
 
 mod arguments;
 
-use crate::Image;
 use crate::layout::elf_file;
+use crate::{Image, is_runtime};
 use iced_x86::{Mnemonic, OpKind};
 use object::elf;
 use object::{Object, ObjectSymbol};
 use redhanded_model::{Register, Svma};
 use std::collections::HashMap;
 
-/// One string that a function reads from its first byte on.
+/// One string that a function reads from one end on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Text {
     /// The argument that points to it.
     pub string: usize,
-    /// The argument with the most bytes to read.
+    /// How many bytes a character has.
+    pub unit: u64,
+    /// The argument with the most characters to read.
     pub count: Option<usize>,
+    /// Whether it is read from its last character on, which the count tells.
+    pub backwards: bool,
     /// Whether a zero ends it.
     pub zero: bool,
     /// What else ends it.
@@ -34,8 +39,21 @@ pub struct Text {
 pub enum Stop {
     /// Nothing.
     Nothing,
-    /// The byte in this argument.
+    /// The character in this argument.
     Byte(usize),
+    /// A byte that is in the string of this argument.
+    OneOf(usize),
+    /// A byte that is not.
+    NoneOf(usize),
+    /// The string of this argument.
+    Occurrence {
+        /// The argument.
+        of: usize,
+        /// The argument with its length, if it does not end with a zero.
+        count: Option<usize>,
+        /// Whether capitals are the same as other letters.
+        any_case: bool,
+    },
     /// A difference from the string that this argument points to.
     Difference(usize),
 }
@@ -66,7 +84,9 @@ struct Variant {
 const fn text(string: usize) -> Text {
     Text {
         string,
+        unit: 1,
         count: None,
+        backwards: false,
         zero: true,
         stop: Stop::Nothing,
     }
@@ -86,41 +106,59 @@ const fn searched(string: usize) -> Text {
     }
 }
 
-const COMPARED: &[Text] = &[
-    Text {
-        stop: Stop::Difference(1),
-        ..text(0)
-    },
-    Text {
-        stop: Stop::Difference(0),
-        ..text(1)
-    },
-];
+/// The same of wide characters.
+const fn wide(text: Text) -> Text {
+    Text { unit: WIDE, ..text }
+}
 
-const COMPARED_AND_COUNTED: &[Text] = &[
+/// A string that is read up to where another one is in it.
+const fn containing(any_case: bool) -> Text {
     Text {
-        stop: Stop::Difference(1),
-        ..counted(0, 2)
-    },
+        stop: Stop::Occurrence {
+            of: 1,
+            count: None,
+            any_case,
+        },
+        ..text(0)
+    }
+}
+
+/// What counts its bytes alone.
+const fn bytes(text: Text) -> Text {
     Text {
-        stop: Stop::Difference(0),
-        ..counted(1, 2)
-    },
-];
+        zero: false,
+        ..text
+    }
+}
+
+const fn differing(text: Text, from: usize) -> Text {
+    Text {
+        stop: Stop::Difference(from),
+        ..text
+    }
+}
+
+const COMPARED: &[Text] = &[differing(text(0), 1), differing(text(1), 0)];
+
+const COMPARED_AND_COUNTED: &[Text] = &[differing(counted(0, 2), 1), differing(counted(1, 2), 0)];
 
 /// What lies behind a difference changes nothing. Compilers make such a call of several compares,
 /// of which the source makes none behind the first that fails.
 const COUNTED_PAIR: &[Text] = &[
+    differing(bytes(counted(0, 2)), 1),
+    differing(bytes(counted(1, 2)), 0),
+];
+
+/// The size of `wchar_t`.
+const WIDE: u64 = 4;
+
+/// The first of several bytes is looked for.
+const SOUGHT: &[Text] = &[
     Text {
-        zero: false,
-        stop: Stop::Difference(1),
-        ..counted(0, 2)
+        stop: Stop::OneOf(1),
+        ..text(0)
     },
-    Text {
-        zero: false,
-        stop: Stop::Difference(0),
-        ..counted(1, 2)
-    },
+    text(1),
 ];
 
 const UNKNOWN: &[Text] = &[];
@@ -164,23 +202,79 @@ const FUNCTIONS: &[(&str, &[Text])] = &[
     ("memcmp", COUNTED_PAIR),
     ("memcmpeq", COUNTED_PAIR),
     ("bcmp", COUNTED_PAIR),
-    ("memrchr", UNKNOWN),
-    ("memccpy", UNKNOWN),
-    ("memmem", UNKNOWN),
-    ("strstr", UNKNOWN),
-    ("strcasestr", UNKNOWN),
-    ("strspn", UNKNOWN),
-    ("strcspn", UNKNOWN),
-    ("strpbrk", UNKNOWN),
-    ("strlcat", UNKNOWN),
-    ("wcslen", UNKNOWN),
-    ("wcsnlen", UNKNOWN),
-    ("wcschr", UNKNOWN),
-    ("wcsrchr", UNKNOWN),
-    ("wcscmp", UNKNOWN),
-    ("wcsncmp", UNKNOWN),
-    ("wmemchr", UNKNOWN),
-    ("wmemcmp", UNKNOWN),
+    (
+        "memrchr",
+        &[Text {
+            backwards: true,
+            count: Some(2),
+            ..bytes(searched(0))
+        }],
+    ),
+    (
+        "memccpy",
+        &[Text {
+            stop: Stop::Byte(2),
+            ..bytes(counted(1, 3))
+        }],
+    ),
+    (
+        "memmem",
+        &[
+            Text {
+                stop: Stop::Occurrence {
+                    of: 2,
+                    count: Some(3),
+                    any_case: false,
+                },
+                ..bytes(counted(0, 1))
+            },
+            bytes(counted(2, 3)),
+        ],
+    ),
+    ("strstr", &[containing(false), text(1)]),
+    ("strcasestr", &[containing(true), text(1)]),
+    (
+        "strspn",
+        &[
+            Text {
+                stop: Stop::NoneOf(1),
+                ..text(0)
+            },
+            text(1),
+        ],
+    ),
+    ("strcspn", SOUGHT),
+    ("strpbrk", SOUGHT),
+    ("strlcat", &[counted(0, 2), text(1)]),
+    ("wcslen", &[wide(text(0))]),
+    ("wcsnlen", &[wide(counted(0, 1))]),
+    ("wcschr", &[wide(searched(0))]),
+    ("wcsrchr", &[wide(text(0))]),
+    (
+        "wcscmp",
+        &[wide(differing(text(0), 1)), wide(differing(text(1), 0))],
+    ),
+    (
+        "wcsncmp",
+        &[
+            wide(differing(counted(0, 2), 1)),
+            wide(differing(counted(1, 2), 0)),
+        ],
+    ),
+    (
+        "wmemchr",
+        &[wide(Text {
+            count: Some(2),
+            ..bytes(searched(0))
+        })],
+    ),
+    (
+        "wmemcmp",
+        &[
+            wide(differing(bytes(counted(0, 2)), 1)),
+            wide(differing(bytes(counted(1, 2)), 0)),
+        ],
+    ),
 ];
 
 /// What follows a function's name in the names of its variants: `__strlen_avx2_rtm`,
@@ -235,12 +329,30 @@ impl Image {
                 arguments,
             });
         }
+        // What a program's own function looks like is no proof.
+        if !is_runtime(self.path()) {
+            return None;
+        }
         let narrowest = self.narrowest_searched(function)?;
         Some(StringFunction {
             texts: UNKNOWN,
             narrowest,
             arguments: [None; 4],
         })
+    }
+
+    /// The narrowest read of the program's nameless function at `svma` that may go past its data,
+    /// if the function looks like a search: it may be a string function that was linked into the
+    /// program, or one that it has instead.
+    #[must_use]
+    pub fn may_search(&self, svma: Svma) -> Option<u64> {
+        let function = self.function_at(svma)?;
+        let nameless =
+            function.name.is_none() && !self.variants().0.contains_key(&function.start.0);
+        if !nameless || is_runtime(self.path()) {
+            return None;
+        }
+        self.narrowest_searched(function)
     }
 
     /// The name of the library function that the nameless function at `svma` is a variant of, for

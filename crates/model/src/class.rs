@@ -40,7 +40,7 @@ impl Class {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Rule {
-    /// An allocator freed or moved the block that an access stood at.
+    /// An allocator freed, moved or handed out the block that an access stood at.
     FreedWhileItStood,
     /// What meets is outside the bytes that the source expression covers.
     WiderThanSource,
@@ -115,7 +115,7 @@ impl Rule {
     pub const fn reason(self) -> &'static str {
         match self {
             Self::FreedWhileItStood => {
-                "an allocator freed or moved the block while the other access stood at it"
+                "an allocator freed, moved or handed out the block while the other access stood at it"
             }
             Self::WiderThanSource => {
                 "the compiler accesses more bytes than the source, and only those meet"
@@ -203,7 +203,8 @@ impl Nature {
 impl SideEvidence {
     /// Whether the compiler may access here more than the source does. Loops that were vectorised
     /// read over gaps, and elements that a mask then drops: a vector that is read shows nothing
-    /// if its source is not known. The elements of a gather, which are smaller, are read one by
+    /// if its source is not known. Nor does what a nameless function reads that looks like a string
+    /// function. The elements of a gather, which are smaller, are read one by
     /// one, and none that its mask drops.
     fn may_exceed_source(&self) -> bool {
         let marking = self.source().map(|source| &source.marking);
@@ -219,6 +220,7 @@ impl SideEvidence {
             Some(Marking::Unknown { why: Doubt::NoLine }) => {
                 self.kind == AccessKind::Read && !self.has(&Fact::HalfOfUpdate)
             }
+            Some(Marking::Unknown { .. }) | None if self.has(&Fact::MaySearch) => true,
             Some(Marking::Unknown { .. }) | None => {
                 self.kind == AccessKind::Read
                     && matches!(self.form(), Form::Vector | Form::Wide)
@@ -229,8 +231,9 @@ impl SideEvidence {
         }
     }
 
-    /// Whether the source is at hand, and what it shows may as well be an atomic access: behind
-    /// a macro, an operator, assembly, or one of two expressions.
+    /// Whether the program has debug information, and its source may as well show an atomic
+    /// access: behind a macro, an operator, assembly, one of two expressions, or in a text that
+    /// is not at hand.
     fn may_be_marked(&self) -> bool {
         self.source().is_some_and(|source| {
             matches!(
@@ -241,9 +244,19 @@ impl SideEvidence {
                         | Doubt::InlineAssembly
                         | Doubt::Ambiguous
                         | Doubt::NoLine
+                        | Doubt::NoSource
+                        | Doubt::Split
                 }
             )
         })
+    }
+
+    /// Whether it updates the bytes, or is the load or the store of an update. A locked update
+    /// that changes nothing is no more than a load: nothing of it can be lost, and it loses
+    /// nothing.
+    fn updates(&self) -> bool {
+        let nothing = |fact: &Fact| matches!(fact, Fact::ChangesNothing { .. }).then_some(());
+        self.is_update() && self.find(nothing).is_none()
     }
 
     /// Whether the access is certainly atomic or certainly plain, by the same rules as those that
@@ -328,15 +341,25 @@ fn nature(side: &SideEvidence, bytes: &[Known]) -> Nature {
         matches!(
             source.marking,
             Marking::Unknown {
-                why: Doubt::InlineAssembly | Doubt::Language
+                why: Doubt::InlineAssembly | Doubt::Language | Doubt::Split
             }
         )
     });
     let combined = |fact: &Fact| matches!(fact, Fact::Combined { .. }).then_some(());
-    if !assembly && side.find(combined).is_some() {
+    if !assembly && !side.has(&Fact::BesideLocked) && side.find(combined).is_some() {
         return Nature::Plain(Rule::PlainByCompiler);
     }
     Nature::Unknown
+}
+
+/// What an access is that meets `other`. What a compiler makes of plain accesses shows nothing of
+/// a word that others lock or wait for: somebody wrote code for it by hand.
+fn beside(nature: Nature, other: &SideEvidence) -> Nature {
+    let by_hand = other.has(&Fact::Locked) || other.has(&Fact::Waits);
+    if nature == Nature::Plain(Rule::PlainByCompiler) && by_hand {
+        return Nature::Unknown;
+    }
+    nature
 }
 
 /// How the variable at the bytes is declared.
@@ -391,7 +414,8 @@ fn two_sides(sampled: &SideEvidence, other: &SideEvidence, bytes: &[Known]) -> (
         return (Class::Race, Rule::FreedWhileItStood);
     }
     let (a, b) = (nature(sampled, bytes), nature(other, bytes));
-    let updates = sampled.is_update() && other.is_update();
+    let (a, b) = (beside(a, other), beside(b, sampled));
+    let updates = sampled.updates() && other.updates();
     // An update by an atomic load and an atomic store loses counts as well, but on purpose.
     let hidden = |side: &SideEvidence, nature| nature == Nature::Unknown && side.may_be_marked();
     let hidden = hidden(sampled, a) || hidden(other, b);
@@ -420,14 +444,19 @@ fn two_sides(sampled: &SideEvidence, other: &SideEvidence, bytes: &[Known]) -> (
     (class, rule)
 }
 
-/// Whether one side is an allocator that gives the block back which the other, no allocator,
-/// accesses. An allocator writes into a block only when nobody has it.
+/// Whether one side is an allocator that gives the block back, or hands it out again, which the
+/// other, no allocator, accesses. An allocator writes into a block only when nobody has it.
 fn is_freed(allocator: &SideEvidence, other: &SideEvidence) -> bool {
-    let frees = |fact: &Fact| matches!(fact, Fact::Allocator { frees: true, .. }).then_some(());
+    let takes = |fact: &Fact| match fact {
+        Fact::Allocator {
+            frees, hands_out, ..
+        } => (*frees || *hands_out).then_some(()),
+        _ => None,
+    };
     let allocates = |fact: &Fact| matches!(fact, Fact::Allocator { .. }).then_some(());
     // A string function may read past its data, into the next block.
     let strays = |fact: &Fact| matches!(fact, Fact::MemoryFunction { .. }).then_some(());
-    allocator.find(frees).is_some()
+    allocator.find(takes).is_some()
         && other.find(allocates).is_none()
         && other.find(strays).is_none()
 }

@@ -83,6 +83,8 @@ pub enum Doubt {
     SourceChanged,
     /// This name is not known: perhaps a macro.
     UnknownName(String),
+    /// The debug information is in another file, which is not read.
+    Split,
     /// Inline assembly.
     InlineAssembly,
     /// Several expressions at this place could be meant, and they differ.
@@ -187,6 +189,12 @@ pub enum Fact {
     },
     /// It is an aligned vector move of 16 bytes, which this processor makes atomic.
     AtomicVector,
+    /// It is a locked update that leaves the bytes that meet as they are, such as a
+    /// compare-exchange that fails; or it may be one.
+    ChangesNothing {
+        /// Whether that is known.
+        known: bool,
+    },
     /// It is the load or the store of a read-modify-write of one operand.
     HalfOfUpdate,
     /// What the source says.
@@ -200,11 +208,20 @@ pub enum Fact {
         /// The compiler.
         compiler: String,
     },
+    /// Locked instructions of the module access the same bytes, or other bytes of the word that
+    /// they are a narrow part of: they may be a lock's, which assembly works on.
+    BesideLocked,
+    /// It is a load in a loop that does nothing else than wait, which no compiler makes of a
+    /// plain load.
+    Waits,
     /// A function of the C library that copies, fills or compares memory makes it.
     MemoryFunction {
         /// The function.
         name: String,
     },
+    /// A nameless function of the program makes it that looks like a search. A string function
+    /// reads past its data, and would be none of the source's business.
+    MaySearch,
     /// The kernel makes it during this system call.
     SystemCall {
         /// The call.
@@ -232,6 +249,9 @@ pub enum Fact {
         name: String,
         /// Whether that function gives memory back.
         frees: bool,
+        /// Whether it accesses the block that it is about to hand out.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        hands_out: bool,
     },
     /// The variable or member is declared so.
     Declared {
@@ -264,6 +284,20 @@ pub enum Form {
     Repeated,
     /// Not known.
     #[default]
+    Unknown,
+}
+
+/// What a locked update does to the bytes that meet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Change {
+    /// It changes them. Every update that is not locked counts as one that does, because it
+    /// writes them in any case.
+    #[default]
+    Made,
+    /// It leaves them as they are.
+    None,
+    /// That is not known.
     Unknown,
 }
 
@@ -317,8 +351,14 @@ impl From<Fact> for Known {
             Fact::Locked | Fact::Form { .. } | Fact::Natural { .. } | Fact::AtomicVector => {
                 (Instruction, Certain)
             }
-            Fact::SystemCall { .. } | Fact::InSource { .. } => (Instruction, Likely),
-            Fact::HalfOfUpdate | Fact::RestartableSequence => (Code, Likely),
+            Fact::SystemCall { .. }
+            | Fact::InSource { .. }
+            | Fact::ChangesNothing { known: true } => (Instruction, Likely),
+            Fact::ChangesNothing { known: false } => (Instruction, Possible),
+            Fact::HalfOfUpdate | Fact::RestartableSequence | Fact::BesideLocked | Fact::Waits => {
+                (Code, Likely)
+            }
+            Fact::MaySearch => (Code, Possible),
             Fact::Source { source } => match source.marking {
                 Marking::Unknown { .. } => (Source, Possible),
                 _ => (Source, Likely),

@@ -36,8 +36,8 @@ pub use class::{Class, Rule, Sort, classify, excluded};
 pub use context::{Context, ContextKind};
 pub use counts::Counts;
 pub use evidence::{
-    Certainty, Covered, Declared, Doubt, Evidence, Expression, Extent, Fact, Form, Known, Marking,
-    Provenance, SideEvidence, SourceEvidence,
+    Certainty, Change, Covered, Declared, Doubt, Evidence, Expression, Extent, Fact, Form, Known,
+    Marking, Provenance, SideEvidence, SourceEvidence,
 };
 pub use fingerprint::{Fingerprint, UNKNOWN_ORIGIN};
 pub use lock::{LockCall, lock_call};

@@ -42,12 +42,19 @@ pub(crate) fn fact(fact: &Fact) -> String {
             "not aligned to its size, or not of 1, 2, 4 or 8 bytes".to_owned()
         }
         Fact::AtomicVector => "aligned, which makes it atomic on this processor".to_owned(),
+        Fact::ChangesNothing { known: true } => "it leaves the bytes as they are".to_owned(),
+        Fact::ChangesNothing { known: false } => "it may leave the bytes as they are".to_owned(),
         Fact::HalfOfUpdate => "the load or the store of an update".to_owned(),
         Fact::Source { source } => in_source(source),
         Fact::Combined { compiler } => {
             format!("an update in one instruction, as {compiler} makes of plain accesses only")
         }
+        Fact::BesideLocked => {
+            "beside what locked instructions access: it may be a lock's".to_owned()
+        }
+        Fact::Waits => "in a loop that only waits".to_owned(),
         Fact::MemoryFunction { name } => format!("made by {name}"),
+        Fact::MaySearch => "made by a nameless function that looks like a search".to_owned(),
         Fact::SystemCall { name } => format!("made by the kernel in {name}(2)"),
         Fact::InSource { reached: true } => "the source accesses these bytes here".to_owned(),
         Fact::InSource { reached: false } => {
@@ -57,8 +64,15 @@ pub(crate) fn fact(fact: &Fact) -> String {
         Fact::SequenceSection => "in a section of a sequence counter".to_owned(),
         Fact::CallersUnknown => "its callers are not known".to_owned(),
         Fact::KernelWithoutDebugInformation => "in a kernel without debug information".to_owned(),
-        Fact::Allocator { name, frees: true } => format!("made by {name}, which gives memory back"),
-        Fact::Allocator { name, frees: false } => format!("made by {name}, an allocator"),
+        Fact::Allocator {
+            name, frees: true, ..
+        } => format!("made by {name}, which gives memory back"),
+        Fact::Allocator {
+            name,
+            hands_out: true,
+            ..
+        } => format!("made by {name}, which is about to hand the block out"),
+        Fact::Allocator { name, .. } => format!("made by {name}, an allocator"),
         Fact::Declared { part, as_what } => match as_what {
             Declared::Atomic => format!("{part} is declared atomic"),
             Declared::Volatile => format!("{part} is declared volatile"),
@@ -99,6 +113,7 @@ fn doubt(why: &Doubt) -> String {
         Doubt::NoSource => "it is not at hand".to_owned(),
         Doubt::SourceChanged => "it is not what was compiled".to_owned(),
         Doubt::UnknownName(name) => format!("{name} is not known"),
+        Doubt::Split => "its debug information is in another file, which is not read".to_owned(),
         Doubt::InlineAssembly => "inline assembly".to_owned(),
         Doubt::Ambiguous => "several expressions could be meant".to_owned(),
         Doubt::NoExpression => "no expression fits the instruction".to_owned(),

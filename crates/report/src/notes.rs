@@ -90,8 +90,9 @@ pub(crate) fn notes(race: &Race) -> Vec<String> {
     }
     if race.is_freed() {
         notes.push(
-            "Freed while it stood: an allocator gave the block back between the thread's decision to \
-             access it and the access. Whatever the access is, it is one to memory that is no longer its own."
+            "Freed while it stood: an allocator gave the block back, or handed it out again, between the \
+             thread's decision to access it and the access. Whatever the access is, it is one to memory \
+             that is no longer its own."
                 .to_owned(),
         );
     }

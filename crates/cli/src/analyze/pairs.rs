@@ -5,8 +5,8 @@ use super::sorting::Sorting;
 use redhanded_analysis::{Atomicity, Finding, Side, Standing, Suspicion};
 use redhanded_detect::{Around, Collision, Confirmed};
 use redhanded_model::{
-    AccessKind, Analysed, Analysis, Avma, Block, Bytes, Form, ModuleId, RaceStanding, Region,
-    Registers, SpaceId, Svma, TaskId, ThreadName, WindowEnd, WindowId, WindowRecord,
+    AccessKind, Analysed, Analysis, Avma, Block, Bytes, Change, Form, ModuleId, RaceStanding,
+    Region, Registers, SpaceId, Svma, TaskId, ThreadName, WindowEnd, WindowId, WindowRecord,
 };
 use redhanded_recording::translate::{Allocation, Judge, Origin, Translator};
 use redhanded_recording::wire::Kind;
@@ -284,6 +284,7 @@ impl Pair {
                     system_call: None,
                     form: Form::default(),
                     found: None,
+                    change: Change::Made,
                 },
                 name(other.thread),
                 stack(1),

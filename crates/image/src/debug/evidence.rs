@@ -146,7 +146,11 @@ impl Inner {
             return unknown(Doubt::NoDebugInformation);
         };
         let Some(spelling @ (Spelling::C | Spelling::Cpp)) = program.unit_spelling(unit) else {
-            return unknown(Doubt::Language);
+            // The unit that is left of one whose information is in another file has no language.
+            let split = program
+                .language(Die::new(unit, gimli::UnitOffset(0)))
+                .is_none();
+            return unknown(if split { Doubt::Split } else { Doubt::Language });
         };
         // The results of a reduction are combined in a function that the compiler made. The load
         // may have the line of what stands before.

@@ -12,3 +12,4 @@ mod sites;
 mod strings;
 mod updates;
 mod usage;
+mod waiting;

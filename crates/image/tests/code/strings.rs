@@ -90,6 +90,10 @@ fn without_a_name_a_search_is_one_of_which_nothing_is_known() {
     );
     let built = assembly(&source);
     let stripped = built.stripped();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("libc.so.6");
+    std::fs::copy(&stripped.path, &path).unwrap();
+    let library = Image::open(&path).unwrap();
     let of = |name: &str| {
         let at = built.sites_at(built.start(name))[0].svma;
         assert_eq!(
@@ -98,14 +102,20 @@ fn without_a_name_a_search_is_one_of_which_nothing_is_known() {
             "{name} is named"
         );
         assert_eq!(stripped.image.function_at(at).unwrap().name, None);
-        stripped
-            .image
-            .string_function(at, false)
-            .map(|function| (function.texts.len(), function.narrowest))
+        let of_program = stripped.image.string_function(at, false);
+        assert_eq!(
+            of_program, None,
+            "{name} may be about the program's own data"
+        );
+        assert_eq!(library.may_search(at), None, "{name} is a library's");
+        assert_eq!(built.image.may_search(at), None, "{name} is named");
+        let of_library = library.string_function(at, false);
+        let of_library = of_library.map(|function| (function.texts.len(), function.narrowest));
+        (of_library, stripped.image.may_search(at))
     };
-    assert_eq!(of("find"), Some((0, 9)));
-    assert_eq!(of("by_word"), Some((0, 2)));
-    assert_eq!(of("copy"), None);
+    assert_eq!(of("find"), (Some((0, 9)), Some(9)));
+    assert_eq!(of("by_word"), (Some((0, 2)), Some(2)));
+    assert_eq!(of("copy"), (None, None));
 }
 
 #[test]

@@ -204,6 +204,8 @@ fn lost_update() {
         Doubt::InlineAssembly,
         Doubt::Ambiguous,
         Doubt::NoLine,
+        Doubt::NoSource,
+        Doubt::Split,
     ] {
         let hidden = |kind| side(kind, vec![source(Marking::Unknown { why: why.clone() })]);
         let (load, store) = (half(hidden(Read)), half(hidden(Write)));
@@ -224,6 +226,20 @@ fn lost_update() {
         PossiblyAtomic,
         Rule::NotShownPlain,
     );
+}
+
+/// A lock's owner hands it on by a load and a store, while others try to take it.
+#[test]
+fn a_locked_update_that_changes_nothing_loses_nothing() {
+    for known in [true, false] {
+        let failed = with(locked(), Fact::ChangesNothing { known });
+        for owner in [half(unknown(Read)), half(unknown(Write)), unknown(Update)] {
+            check(&failed, &owner, PossiblyAtomic, Rule::NotShownPlain);
+            check(&locked(), &owner, Race, Rule::LostUpdate);
+        }
+        check(&failed, &half(plain(Write)), Race, Rule::PlainInSource);
+        check(&failed, &locked(), Synchronised, Rule::BothAtomic);
+    }
 }
 
 #[test]
@@ -303,6 +319,21 @@ fn plain_by_compiler() {
     let adds = combined(unknown(Update));
     check(&adds, &unknown(Read), Race, Rule::PlainByCompiler);
     check(&adds, &unknown(Write), Race, Rule::PlainByCompiler);
+    // Somebody wrote a lock by hand, of which the update may be a part.
+    let waits = with(unknown(Read), Fact::Waits);
+    check(&adds, &waits, PossiblyAtomic, Rule::NotShownPlain);
+    let failed = with(locked(), Fact::ChangesNothing { known: true });
+    check(&adds, &failed, PossiblyAtomic, Rule::NotShownPlain);
+    check(&adds, &locked(), Race, Rule::LostUpdate);
+    let beside = with(adds.clone(), Fact::BesideLocked);
+    check(&beside, &unknown(Read), PossiblyAtomic, Rule::NotShownPlain);
+    check(&beside, &beside, Race, Rule::LostUpdate);
+    check(
+        &with(plain(Update), Fact::BesideLocked),
+        &waits,
+        Race,
+        Rule::PlainInSource,
+    );
     // The source knows better.
     check(
         &combined(atomic(Read)),
@@ -310,7 +341,7 @@ fn plain_by_compiler() {
         Synchronised,
         Rule::BothAtomic,
     );
-    for why in [Doubt::InlineAssembly, Doubt::Language] {
+    for why in [Doubt::InlineAssembly, Doubt::Language, Doubt::Split] {
         let assembly = combined(side(Read, vec![source(Marking::Unknown { why })]));
         check(
             &assembly,
@@ -413,6 +444,19 @@ fn perhaps_not_in_source() {
     }
 }
 
+/// Without names a loop over the program's data looks like a string function that reads past its
+/// string.
+#[test]
+fn what_may_be_a_search_is_no_race_and_not_lost() {
+    let compiler = "GCC".to_owned();
+    let adds = with(unknown(Update), Fact::Combined { compiler });
+    let search = with(unknown(Read), Fact::MaySearch);
+    check(&search, &adds, PossiblyAtomic, Rule::PerhapsNotInSource);
+    check(&unknown(Read), &adds, Race, Rule::PlainByCompiler);
+    let described = with(plain(Read), Fact::MaySearch);
+    check(&described, &unknown(Write), Race, Rule::PlainInSource);
+}
+
 #[test]
 fn wider_than_source() {
     let covering = |side: SideEvidence, start, len| {
@@ -444,14 +488,22 @@ fn wider_than_source() {
 
 #[test]
 fn freed_while_it_stood() {
-    let allocator = |side: SideEvidence, frees| {
-        let name = "free".to_owned();
-        with(side, Fact::Allocator { name, frees })
+    let made_by = |side: SideEvidence, frees, hands_out| {
+        let fact = Fact::Allocator {
+            name: "free".to_owned(),
+            frees,
+            hands_out,
+        };
+        with(side, fact)
     };
+    let allocator = |side, frees| made_by(side, frees, false);
     let frees = allocator(unknown(Write), true);
     let rule = Rule::FreedWhileItStood;
     check(&frees, &unknown(Read), Race, rule);
     check(&frees, &atomic(Read), Race, rule);
+    let reuses = made_by(unknown(Write), false, true);
+    check(&reuses, &atomic(Read), Race, rule);
+    check(&reuses, &frees, PossiblyAtomic, Rule::NotShownPlain);
     // An allocator's own lists are its own business.
     let allocates = allocator(unknown(Read), false);
     check(&frees, &allocates, PossiblyAtomic, Rule::NotShownPlain);

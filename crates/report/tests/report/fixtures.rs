@@ -235,11 +235,15 @@ pub fn evidence(words: &str) -> Evidence {
         Fact::HalfOfUpdate,
         Fact::Source { source },
         Fact::Combined { compiler: words() },
+        Fact::BesideLocked,
+        Fact::MaySearch,
+        Fact::Waits,
     ];
     let name = words;
     let frees = true;
     let write = vec![
         Fact::Locked,
+        Fact::ChangesNothing { known: true },
         Fact::AtomicVector,
         Fact::MemoryFunction { name: name() },
         Fact::SystemCall { name: name() },
@@ -249,6 +253,7 @@ pub fn evidence(words: &str) -> Evidence {
         Fact::Allocator {
             name: name(),
             frees,
+            hands_out: true,
         },
     ];
     let as_what = Declared::Volatile;
