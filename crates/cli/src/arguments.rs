@@ -70,7 +70,9 @@ pub struct Arguments {
         global = true,
         value_enum,
         default_value = "auto",
-        value_name = "WHEN"
+        value_name = "WHEN",
+        // It is one of every command, and would stand among the first few of each.
+        display_order = 1000
     )]
     pub color: Colors,
 }
@@ -297,6 +299,25 @@ pub struct Verdicts {
     pub show: Option<Show>,
 }
 
+/// What is made of the findings: what is told of each, and which exit status they give.
+#[derive(Clone, Debug, Args)]
+pub struct Findings {
+    /// Which findings give another exit status. Default: any, or never for a report of earlier
+    /// runs
+    #[arg(long, value_enum, value_name = "WHICH")]
+    pub fail_on: Option<FailOn>,
+
+    /// That exit status
+    #[arg(long, value_name = "N", default_value_t = crate::exit::RACE)]
+    pub exit_code: u8,
+
+    #[command(flatten)]
+    pub verdicts: Verdicts,
+
+    #[command(flatten)]
+    pub detail: Detail,
+}
+
 /// What is told in full on demand.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub enum Show {
@@ -338,7 +359,7 @@ pub struct Watch {
     #[arg(long, value_name = "N")]
     pub max_windows: Option<u64>,
 
-    /// Stop after N distinct races
+    /// Stop when N distinct races were found. Others that were being found then are reported, too
     #[arg(long, value_name = "N")]
     pub max_races: Option<u64>,
 
@@ -354,25 +375,13 @@ pub struct Watch {
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
 
-    /// The exit status when a race was found
-    #[arg(long, value_name = "N", default_value_t = crate::exit::RACE)]
-    pub exit_code: u8,
-
-    /// Which findings give that exit status. any, the default: races; findings that may
-    /// be atomic accesses are none
-    #[arg(long, value_enum, value_name = "WHICH")]
-    pub fail_on: Option<FailOn>,
+    #[command(flatten)]
+    pub findings: Findings,
 
     /// Show how the run is going, on stderr. auto: in one line, on a terminal that
     /// the program does not use; always: else in whole lines, one every ten seconds
     #[arg(long, value_enum, default_value = "auto", value_name = "WHEN")]
     pub progress: ShowProgress,
-
-    #[command(flatten)]
-    pub verdicts: Verdicts,
-
-    #[command(flatten)]
-    pub detail: Detail,
 
     /// Print nothing unless a race is found or something goes wrong
     #[arg(long, short)]
@@ -524,7 +533,7 @@ pub enum ShowProgress {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, ValueEnum)]
 pub enum FailOn {
-    /// Any race that is neither suppressed nor decided to stay
+    /// Any race that is neither suppressed nor decided to stay; what may be atomic is none
     #[default]
     Any,
     /// Those among them that are new (--store, --baseline)
@@ -597,6 +606,30 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn every_option_names_its_value_and_what_all_commands_have_comes_last() {
+        fn check(command: &clap::Command) {
+            for option in command.get_arguments().filter(|it| !it.is_positional()) {
+                let named = option.get_value_names().is_some();
+                let takes = option.get_action().takes_values();
+                assert!(
+                    named || !takes,
+                    "{} {}",
+                    command.get_name(),
+                    option.get_id()
+                );
+            }
+            command.get_subcommands().for_each(check);
+        }
+        let mut command = Arguments::command();
+        check(&command);
+        command.build();
+        let report = command.find_subcommand_mut("report").unwrap();
+        let help = report.render_help().to_string();
+        let place = |option: &str| help.find(option).unwrap();
+        assert!(place("--sarif") < place("--html") && place("--quiet") < place("--color"));
     }
 
     #[test]
