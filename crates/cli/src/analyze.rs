@@ -56,7 +56,7 @@ pub fn analyze(arguments: &Analyze) -> Result<ExitCode, Failure> {
     let report = &examined.report;
     let mut text = Vec::new();
     let source = display.source();
-    let written = (arguments.telling.documents).write_or_print(report, &source, &mut text);
+    let written = (arguments.telling.documents).write_or_print(report, &source, None, &mut text);
     if text.is_empty() && !arguments.quiet {
         let terminal = Terminal::new(screen::style_of_stdout())
             .explaining(arguments.telling.findings.detail.explain)

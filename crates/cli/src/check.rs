@@ -234,5 +234,5 @@ fn tell(arguments: &Check, report: &Report) -> Result<(), Failure> {
         terminal.write(&told, &mut text)?;
         screen::show(&text);
     }
-    arguments.telling.documents.write(report, &nothing)
+    arguments.telling.documents.write(report, &nothing, None)
 }

@@ -54,9 +54,10 @@ pub fn report(arguments: &Report) -> Result<ExitCode, Failure> {
     // There is no program here whose output a printed document would be mixed with.
     let report = &source.report;
     // One that cannot be written does not keep the others from being printed.
+    let store = source.store.as_ref().map(|(path, _)| path.as_path());
     let written = arguments
         .documents
-        .write_or_print(report, &quoted, &mut text);
+        .write_or_print(report, &quoted, store, &mut text);
     if text.is_empty() && !arguments.quiet {
         let terminal = Terminal::new(screen::style_of_stdout())
             .explaining(arguments.findings.detail.explain)

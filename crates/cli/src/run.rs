@@ -179,7 +179,8 @@ impl Watch {
                 screen::say(&format!("redhanded: {note}"));
             }
         }
-        if let Err(failure) = self.documents.write(report, &display.source()) {
+        let store = observed.memory.store.as_deref();
+        if let Err(failure) = (self.documents).write(report, &display.source(), store) {
             exit::fail(&mut observed.failure, failure);
         }
         if let Some(failure) = observed.failure {

@@ -18,6 +18,7 @@ mod notation;
 mod race;
 mod registers;
 mod run;
+mod shown;
 mod site;
 mod triage;
 mod usage;
@@ -46,6 +47,7 @@ pub use race::{
 };
 pub use registers::{Register, Registers};
 pub use run::{Crash, CrashWindow, Ending, Recorded, Report, Run, SiteCounts, Standstill, Unseen};
+pub use shown::ShownPlace;
 pub use site::{Excluded, Exclusions, Site};
 pub use triage::{Grounds, State, Suppressed, Triage};
 pub use usage::{Bits, History, Step, Usage, Use};
