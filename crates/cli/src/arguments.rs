@@ -1,5 +1,6 @@
 //! The command line.
 
+mod findings;
 mod kernel;
 mod record;
 mod recording;
@@ -12,6 +13,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
+pub use findings::{Detail, FailOn, Findings, Show, Verdicts};
 pub use kernel::{Demo, DemoOf, Kernel};
 pub use record::Record;
 pub use recording::{Analyze, Check};
@@ -269,62 +271,6 @@ pub struct Documents {
     pub html: Option<PathBuf>,
 }
 
-/// How much is printed about each race.
-#[derive(Clone, Copy, Debug, Default, Args)]
-pub struct Detail {
-    /// Say why each finding has its class, and what was seen and is no race
-    /// (docs/evidence.md)
-    #[arg(long)]
-    pub explain: bool,
-
-    /// Show the instruction of each access
-    #[arg(long)]
-    pub asm: bool,
-
-    /// Show whole stacks, instructions, addresses and fingerprints
-    #[arg(long, short, conflicts_with = "quiet")]
-    pub verbose: bool,
-}
-
-/// How races are judged, and which of them are told in full.
-#[derive(Clone, Debug, Default, Args)]
-pub struct Verdicts {
-    /// What is said of functions, variables and fields in FILE goes into the verdicts
-    /// (docs/verdicts.md)
-    #[arg(long, value_name = "FILE")]
-    pub annotations: Option<PathBuf>,
-
-    /// Tell in full what is told briefly otherwise: races that are likely benign
-    #[arg(long, value_enum, value_name = "WHICH")]
-    pub show: Option<Show>,
-}
-
-/// What is made of the findings: what is told of each, and which exit status they give.
-#[derive(Clone, Debug, Args)]
-pub struct Findings {
-    /// Which findings give another exit status. Default: any, or never for a report of earlier
-    /// runs
-    #[arg(long, value_enum, value_name = "WHICH")]
-    pub fail_on: Option<FailOn>,
-
-    /// That exit status
-    #[arg(long, value_name = "N", default_value_t = crate::exit::RACE)]
-    pub exit_code: u8,
-
-    #[command(flatten)]
-    pub verdicts: Verdicts,
-
-    #[command(flatten)]
-    pub detail: Detail,
-}
-
-/// What is told in full on demand.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
-pub enum Show {
-    /// Races that are likely benign
-    Benign,
-}
-
 /// How a target is observed, whatever it is.
 #[derive(Debug, Args)]
 pub struct Watch {
@@ -528,21 +474,6 @@ pub enum ShowProgress {
     /// In any case
     Always,
     /// Not at all
-    Never,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, ValueEnum)]
-pub enum FailOn {
-    /// Any race that is neither suppressed nor decided to stay; what may be atomic is none
-    #[default]
-    Any,
-    /// Those among them that are new (--store, --baseline)
-    New,
-    /// What is likely harmful, by its verdict
-    Harmful,
-    /// What a replay proved to be harmful: some orders fail, and others do not
-    Proven,
-    /// None: the exit status is the program's
     Never,
 }
 
