@@ -144,7 +144,7 @@ fn a_log_that_cannot_be_read_is_named_with_what_to_do() {
     let copy = Place::new();
     fs::copy(place.path(), copy.path()).unwrap();
     fs::copy(&log, copy.folder.path().join("races.db-wal")).unwrap();
-    fs::create_dir(copy.folder.path().join("races.db-shm")).unwrap();
+    symlink("races.db-shm", copy.folder.path().join("races.db-shm")).unwrap();
     let error = SqliteStore::open(&copy.path(), Access::Read).unwrap_err();
     let told = error.to_string();
     assert!(told.contains("races.db-wal beside it"), "{told}");
