@@ -40,29 +40,29 @@ const MOST_PAIRS: usize = 2000;
 
 /// Analyses a recording and prints what was found.
 pub fn analyze(arguments: &Analyze) -> Result<ExitCode, Failure> {
-    let annotations = arguments.verdicts.read()?;
-    arguments.documents.check()?;
+    let annotations = arguments.telling.findings.verdicts.read()?;
+    arguments.telling.documents.check()?;
     let shown = screen::shown(arguments.progress, arguments.quiet, false);
     let display = run::display(
         arguments.quiet,
-        &arguments.detail,
-        arguments.verdicts.shows_benign(),
+        &arguments.telling.findings.detail,
+        arguments.telling.findings.verdicts.shows_benign(),
         shown,
     );
     let how: Vec<Analysis> = arguments.by.iter().map(|by| (*by).into()).collect();
-    let search = search(&arguments.sources);
+    let search = search(&arguments.telling.sources);
     let mut examined = examine(&arguments.recording, &how, search, &display, shown)?;
     judge(&mut examined.report, &annotations);
     let report = &examined.report;
     let mut text = Vec::new();
     let source = display.source();
-    let written = (arguments.documents).write_or_print(report, &source, &mut text);
+    let written = (arguments.telling.documents).write_or_print(report, &source, None, &mut text);
     if text.is_empty() && !arguments.quiet {
         let terminal = Terminal::new(screen::style_of_stdout())
-            .explaining(arguments.detail.explain)
-            .verbose(arguments.detail.verbose)
-            .with_assembly(arguments.detail.asm)
-            .showing_benign(arguments.verdicts.shows_benign())
+            .explaining(arguments.telling.findings.detail.explain)
+            .verbose(arguments.telling.findings.detail.verbose)
+            .with_assembly(arguments.telling.findings.detail.asm)
+            .showing_benign(arguments.telling.findings.verdicts.shows_benign())
             .with_base(repository())
             .with_source(source);
         terminal.write(report, &mut text)?;
@@ -75,7 +75,9 @@ pub fn analyze(arguments: &Analyze) -> Result<ExitCode, Failure> {
             arguments.recording.display()
         )));
     }
-    let failed = arguments.fail_on.status(report, arguments.exit_code);
+    let findings = &arguments.telling.findings;
+    let fail_on = findings.fail_on.unwrap_or_default();
+    let failed = fail_on.status(report, findings.exit_code);
     Ok(failed.unwrap_or(ExitCode::SUCCESS))
 }
 

@@ -1,5 +1,6 @@
 //! The command line.
 
+mod findings;
 mod kernel;
 mod record;
 mod recording;
@@ -12,6 +13,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
+pub use findings::{Detail, FailOn, Findings, Show, Verdicts};
 pub use kernel::{Demo, DemoOf, Kernel};
 pub use record::Record;
 pub use recording::{Analyze, Check};
@@ -70,7 +72,9 @@ pub struct Arguments {
         global = true,
         value_enum,
         default_value = "auto",
-        value_name = "WHEN"
+        value_name = "WHEN",
+        // It is one of every command, and would stand among the first few of each.
+        display_order = 1000
     )]
     pub color: Colors,
 }
@@ -268,43 +272,6 @@ pub struct Documents {
     pub html: Option<PathBuf>,
 }
 
-/// How much is printed about each race.
-#[derive(Clone, Copy, Debug, Default, Args)]
-pub struct Detail {
-    /// Say why each finding has its class, and what was seen and is no race
-    /// (docs/evidence.md)
-    #[arg(long)]
-    pub explain: bool,
-
-    /// Show the instruction of each access
-    #[arg(long)]
-    pub asm: bool,
-
-    /// Show whole stacks, instructions, addresses and fingerprints
-    #[arg(long, short, conflicts_with = "quiet")]
-    pub verbose: bool,
-}
-
-/// How races are judged, and which of them are shown in full.
-#[derive(Clone, Debug, Default, Args)]
-pub struct Verdicts {
-    /// Use the annotations in FILE, about functions, variables and fields, to judge races
-    /// (docs/verdicts.md)
-    #[arg(long, value_name = "FILE")]
-    pub annotations: Option<PathBuf>,
-
-    /// Show likely benign races in full instead of in three lines
-    #[arg(long, value_enum, value_name = "WHICH")]
-    pub show: Option<Show>,
-}
-
-/// What is shown in full on demand.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
-pub enum Show {
-    /// Races that are likely benign
-    Benign,
-}
-
 /// How a target is observed, whatever it is.
 #[derive(Debug, Args)]
 pub struct Watch {
@@ -339,7 +306,7 @@ pub struct Watch {
     #[arg(long, value_name = "N")]
     pub max_windows: Option<u64>,
 
-    /// Stop after N distinct races
+    /// Stop when N distinct races were found. Others that were being found then are reported, too
     #[arg(long, value_name = "N")]
     pub max_races: Option<u64>,
 
@@ -355,25 +322,13 @@ pub struct Watch {
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
 
-    /// The exit status when a race was found
-    #[arg(long, value_name = "N", default_value_t = crate::exit::RACE)]
-    pub exit_code: u8,
-
-    /// Which findings give that exit status. any, the default: races; findings that may
-    /// be atomic accesses are none
-    #[arg(long, value_enum, value_name = "WHICH")]
-    pub fail_on: Option<FailOn>,
+    #[command(flatten)]
+    pub findings: Findings,
 
     /// Show how the run is going, on stderr. auto: in one line, on a terminal that
     /// the program does not use; always: else in whole lines, one every ten seconds
     #[arg(long, value_enum, default_value = "auto", value_name = "WHEN")]
     pub progress: ShowProgress,
-
-    #[command(flatten)]
-    pub verdicts: Verdicts,
-
-    #[command(flatten)]
-    pub detail: Detail,
 
     /// Print nothing unless a race is found or something goes wrong
     #[arg(long, short)]
@@ -523,21 +478,6 @@ pub enum ShowProgress {
     Never,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, ValueEnum)]
-pub enum FailOn {
-    /// Any race that is neither suppressed nor decided to stay
-    #[default]
-    Any,
-    /// Those among them that are new (--store, --baseline)
-    New,
-    /// What is likely harmful, by its verdict
-    Harmful,
-    /// What a replay proved to be harmful: some orders fail, and others do not
-    Proven,
-    /// None: the exit status is the program's
-    Never,
-}
-
 /// `5%`, `5` or `0.5%`.
 fn percent(text: &str) -> Result<f64, String> {
     let number = text.strip_suffix('%').unwrap_or(text);
@@ -598,6 +538,30 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn every_option_names_its_value_and_what_all_commands_have_comes_last() {
+        fn check(command: &clap::Command) {
+            for option in command.get_arguments().filter(|it| !it.is_positional()) {
+                let named = option.get_value_names().is_some();
+                let takes = option.get_action().takes_values();
+                assert!(
+                    named || !takes,
+                    "{} {}",
+                    command.get_name(),
+                    option.get_id()
+                );
+            }
+            command.get_subcommands().for_each(check);
+        }
+        let mut command = Arguments::command();
+        check(&command);
+        command.build();
+        let report = command.find_subcommand_mut("report").unwrap();
+        let help = report.render_help().to_string();
+        let place = |option: &str| help.find(option).unwrap();
+        assert!(place("--sarif") < place("--html") && place("--quiet") < place("--color"));
     }
 
     #[test]

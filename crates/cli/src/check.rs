@@ -30,8 +30,8 @@ const TICK: Duration = Duration::from_millis(100);
 pub fn check(arguments: &Check) -> Result<ExitCode, Failure> {
     // Before any thread is started.
     let signals = Signals::hold();
-    let annotations = arguments.verdicts.read()?;
-    arguments.documents.check()?;
+    let annotations = arguments.telling.findings.verdicts.read()?;
+    arguments.telling.documents.check()?;
     Program::find(&arguments.program)?;
     Engine::find()?;
     let folder = tempfile::tempdir()?;
@@ -49,7 +49,7 @@ pub fn check(arguments: &Check) -> Result<ExitCode, Failure> {
 
     say(arguments, "analysing the recording");
     let found = folder.path().join("analysed.json");
-    let analysed = steps.analyse(recording, &arguments.sources, &found)?;
+    let analysed = steps.analyse(recording, &arguments.telling.sources, &found)?;
     if !found.exists() {
         return Ok(status(analysed));
     }
@@ -70,7 +70,9 @@ pub fn check(arguments: &Check) -> Result<ExitCode, Failure> {
     if analysed.code() == Some(FAILED.into()) {
         return Ok(ExitCode::from(FAILED));
     }
-    let failed = arguments.fail_on.status(&report, arguments.exit_code);
+    let findings = &arguments.telling.findings;
+    let fail_on = findings.fail_on.unwrap_or_default();
+    let failed = fail_on.status(&report, findings.exit_code);
     Ok(failed.unwrap_or_else(|| status(recorded)))
 }
 
@@ -166,7 +168,7 @@ fn hunted(
     let mut hunt = redhanded(&["run", "--quiet", "--kill", "--fail-on", "never", "--for"]);
     hunt.arg(limit).arg("--suspects").arg(found);
     hunt.arg("--json").arg(&caught);
-    for folder in &arguments.sources {
+    for folder in &arguments.telling.sources {
         hunt.arg("--sources").arg(folder);
     }
     hunt.arg("--").args(&arguments.program);
@@ -241,15 +243,15 @@ fn tell(arguments: &Check, report: &Report) -> Result<(), Failure> {
     }
     if !arguments.quiet || !told.races.is_empty() {
         let terminal = Terminal::new(screen::style())
-            .explaining(arguments.detail.explain)
-            .verbose(arguments.detail.verbose)
-            .with_assembly(arguments.detail.asm)
-            .showing_benign(arguments.verdicts.shows_benign())
+            .explaining(arguments.telling.findings.detail.explain)
+            .verbose(arguments.telling.findings.detail.verbose)
+            .with_assembly(arguments.telling.findings.detail.asm)
+            .showing_benign(arguments.telling.findings.verdicts.shows_benign())
             .with_base(repository())
             .with_source(Arc::clone(&source));
         let mut text = Vec::new();
         terminal.write(&told, &mut text)?;
         screen::show(&text);
     }
-    arguments.documents.write(report, &source)
+    arguments.telling.documents.write(report, &source, None)
 }

@@ -12,7 +12,7 @@ use crate::select::Selecting;
 use crate::{arguments, screen};
 use redhanded_demo::{NEIGHBOURS, SEEDED, Variable};
 use redhanded_detect::{Budget, CREDIT, Options, Start};
-use redhanded_model::{Class, Delays, FAILED_REPLAY, Race, Report, Strategy};
+use redhanded_model::{Class, Delays, Race, Report, Strategy};
 use redhanded_process::{Program, Settings};
 use redhanded_report::{Writer, literal};
 use redhanded_target::Signals;
@@ -38,7 +38,12 @@ pub fn demo(arguments: &Demo) -> Result<ExitCode, Failure> {
 /// What is observed prints nothing: the terminal is ours.
 fn shown() -> Arc<Display> {
     let progress = screen::shown(ShowProgress::Auto, false, false);
-    display(false, &Detail::default(), false, progress)
+    let mut display = display(false, &Detail::default(), false, progress);
+    // What was seen of each variable is told at the end.
+    if let Some(display) = Arc::get_mut(&mut display) {
+        display.terminal.leave_out_list();
+    }
+    display
 }
 
 /// Says when all of these have been caught.
@@ -144,7 +149,7 @@ fn tell(
     caught: bool,
 ) -> Result<ExitCode, Failure> {
     screen::show(text);
-    documents.write(&observed.report, &display.source())?;
+    documents.write(&observed.report, &display.source(), None)?;
     if let Some(failure) = observed.failure {
         return Err(failure);
     }
@@ -162,16 +167,6 @@ fn is_on(race: &Race, variable: &str) -> bool {
             .name
             .as_deref()
             .is_some_and(|name| name == variable || name.ends_with(&format!("::{variable}")))
-}
-
-/// How another order would have ended, if a replay tells.
-fn other_order(race: &Race) -> Option<String> {
-    let replay = race.verdict.as_ref()?.replay.as_ref()?;
-    let differs = replay
-        .difference
-        .iter()
-        .find(|it| it.what != FAILED_REPLAY)?;
-    Some(format!("in the end {}; {}", differs.this, differs.that))
 }
 
 /// What was seen; whether all went as it should.
@@ -197,9 +192,6 @@ fn conclude(
         });
         good &= found.is_some();
         writeln!(out, "{}", line(seed, result))?;
-        if let Some(why) = found.and_then(other_order) {
-            writeln!(out, "{:21}{why}", "")?;
-        }
     }
     for neighbour in neighbours {
         let reported = report

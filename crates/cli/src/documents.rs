@@ -35,10 +35,17 @@ impl Documents {
         Ok(())
     }
 
-    /// Writes them all, with lines quoted from `source`. One that cannot be written costs
-    /// the others nothing.
-    pub fn write(&self, report: &Report, source: &SourceLine) -> Result<(), Failure> {
-        self.write_each(|format, path| Ok(write_file(&*writer(format, source), report, path)?))
+    /// Writes them all, with lines quoted from `source` and commands for `store`. One that
+    /// cannot be written costs the others nothing.
+    pub fn write(
+        &self,
+        report: &Report,
+        source: &SourceLine,
+        store: Option<&Path>,
+    ) -> Result<(), Failure> {
+        self.write_each(|format, path| {
+            Ok(write_file(&*writer(format, source, store), report, path)?)
+        })
     }
 
     /// Writes them, those for `-` to `text`.
@@ -46,10 +53,11 @@ impl Documents {
         &self,
         report: &Report,
         source: &SourceLine,
+        store: Option<&Path>,
         text: &mut Vec<u8>,
     ) -> Result<(), Failure> {
         self.write_each(|format, path| {
-            let writer = writer(format, source);
+            let writer = writer(format, source, store);
             if path == Path::new("-") {
                 return Ok(writer.write(report, text)?);
             }
@@ -72,8 +80,8 @@ impl Documents {
     }
 }
 
-fn writer(format: Format, source: &SourceLine) -> Box<dyn Writer> {
-    format.writer(&repository(), source)
+fn writer(format: Format, source: &SourceLine, store: Option<&Path>) -> Box<dyn Writer> {
+    format.writer(&repository(), source, store)
 }
 
 /// The repository that we are in, or else the working folder.

@@ -3,7 +3,7 @@
 mod compare;
 mod source;
 
-use crate::arguments::Report;
+use crate::arguments::{FailOn, Report};
 use crate::documents::repository;
 use crate::exit::Failure;
 use crate::memory::suppress;
@@ -26,12 +26,13 @@ pub fn report(arguments: &Report) -> Result<ExitCode, Failure> {
         screen::print(source::runs(arguments.source.as_ref())?.as_bytes())?;
         return Ok(ExitCode::SUCCESS);
     }
-    let annotations = arguments.verdicts.read()?;
+    let annotations = arguments.findings.verdicts.read()?;
     let mut source = Source::open(arguments.source.as_ref(), arguments.run)?;
     // A log has collisions only; the others have the verdicts of their time.
-    if source.is_store() && arguments.verdicts.annotations.is_some() {
+    let annotated = arguments.findings.verdicts.annotations.is_some();
+    if source.is_store() && annotated {
         judge_again(&mut source.report, &annotations);
-    } else if source.is_log || arguments.verdicts.annotations.is_some() {
+    } else if source.is_log || annotated {
         judge(&mut source.report, &annotations);
     }
     let mut notes = Vec::new();
@@ -54,15 +55,16 @@ pub fn report(arguments: &Report) -> Result<ExitCode, Failure> {
     // There is no program here whose output a printed document would be mixed with.
     let report = &source.report;
     // One that cannot be written does not keep the others from being printed.
+    let store = source.store.as_ref().map(|(path, _)| path.as_path());
     let written = arguments
         .documents
-        .write_or_print(report, &quoted, &mut text);
+        .write_or_print(report, &quoted, store, &mut text);
     if text.is_empty() && !arguments.quiet {
         let terminal = Terminal::new(screen::style_of_stdout())
-            .explaining(arguments.detail.explain)
-            .verbose(arguments.detail.verbose)
-            .with_assembly(arguments.detail.asm)
-            .showing_benign(arguments.verdicts.shows_benign() || arguments.race.is_some())
+            .explaining(arguments.findings.detail.explain)
+            .verbose(arguments.findings.detail.verbose)
+            .with_assembly(arguments.findings.detail.asm)
+            .showing_benign(arguments.findings.verdicts.shows_benign() || arguments.race.is_some())
             .with_base(repository())
             .with_source(quoted);
         let full = arguments.full || arguments.race.is_some() || !source.is_store();
@@ -86,10 +88,10 @@ pub fn report(arguments: &Report) -> Result<ExitCode, Failure> {
     if let Some(error) = source.cut_short {
         return Err(error.into());
     }
-    Ok(arguments
-        .fail_on
-        .status(&source.report, arguments.exit_code)
-        .unwrap_or(ExitCode::SUCCESS))
+    let findings = &arguments.findings;
+    let fail_on = findings.fail_on.unwrap_or(FailOn::Never);
+    let failed = fail_on.status(&source.report, findings.exit_code);
+    Ok(failed.unwrap_or(ExitCode::SUCCESS))
 }
 
 /// Keeps the races that are asked for.

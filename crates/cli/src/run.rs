@@ -81,7 +81,7 @@ impl Watch {
     /// Takes from the project's settings what the command line leaves open.
     pub fn settle(&mut self) -> Result<(), Failure> {
         let project = Project::here()?;
-        self.fail_on = self.fail_on.or(project.fail_on()?);
+        self.findings.fail_on = self.findings.fail_on.or(project.fail_on()?);
         let asked = &mut self.remembering;
         if asked.store.is_none() && !asked.remember {
             (asked.store, asked.remember) = (project.store, project.remember);
@@ -108,15 +108,15 @@ impl Watch {
 
     /// What can be known to be wrong before anything is touched.
     pub fn check(&self) -> Result<(), Failure> {
-        self.verdicts.read()?;
+        self.findings.verdicts.read()?;
         self.documents.check()
     }
 
     /// How the run is shown where the target may share the terminal, or not.
     pub fn display(&self, shared: bool) -> Arc<Display> {
         let progress = screen::shown(self.progress, self.quiet, shared);
-        let benign = self.verdicts.shows_benign();
-        display(self.quiet, &self.detail, benign, progress)
+        let benign = self.findings.verdicts.shows_benign();
+        display(self.quiet, &self.findings.detail, benign, progress)
     }
 
     /// The observation of `subject` that is asked for.
@@ -157,9 +157,9 @@ impl Watch {
             core: None,
             log: self.log.clone(),
             events: self.events.clone(),
-            memory: Memory::of(&self.remembering, self.fail_on.unwrap_or_default())?,
+            memory: Memory::of(&self.remembering, self.findings.fail_on.unwrap_or_default())?,
             on_race: None,
-            annotations: self.verdicts.read()?,
+            annotations: self.findings.verdicts.read()?,
             suspects: Vec::new(),
         })
     }
@@ -179,7 +179,8 @@ impl Watch {
                 screen::say(&format!("redhanded: {note}"));
             }
         }
-        if let Err(failure) = self.documents.write(report, &display.source()) {
+        let store = observed.memory.store.as_deref();
+        if let Err(failure) = (self.documents).write(report, &display.source(), store) {
             exit::fail(&mut observed.failure, failure);
         }
         if let Some(failure) = observed.failure {
@@ -202,8 +203,8 @@ impl Watch {
                 );
             }
         }
-        let fail_on = self.fail_on.unwrap_or_default();
-        if let Some(failed) = fail_on.status(report, self.exit_code) {
+        let fail_on = self.findings.fail_on.unwrap_or_default();
+        if let Some(failed) = fail_on.status(report, self.findings.exit_code) {
             return Ok(failed);
         }
         if let Some(why) = observed.memory.too_little(&report.run) {

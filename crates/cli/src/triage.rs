@@ -70,6 +70,14 @@ fn decision(arguments: &Triage) -> Result<Option<Decision>, Failure> {
             "only Redhanded calls a race a regression, when it sees a fixed one again".to_owned(),
         ));
     }
+    let today = Moment::now().day();
+    if let Some(until) = arguments.until
+        && until < today
+    {
+        return Err(Failure::Usage(format!(
+            "--until {until} is over (today is {today}): the race would be new at once"
+        )));
+    }
     Ok(Some(Decision {
         state: state.into(),
         because,

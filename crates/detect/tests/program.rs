@@ -4,8 +4,8 @@
 use redhanded_detect::{Around, Collision, Confirmed, Folded, Folder, Replay, tally};
 use redhanded_image::{Image, Instruction};
 use redhanded_model::{
-    AccessKind, Avma, Bytes, ModuleId, Region, Registers, SpaceId, Svma, TaskId, ThreadName, Use,
-    WindowEnd, WindowId, WindowRecord,
+    AccessKind, Avma, Bytes, Change, ModuleId, Region, Registers, SpaceId, Svma, TaskId,
+    ThreadName, Use, WindowEnd, WindowId, WindowRecord,
 };
 use redhanded_replay::{Call, Difference, End, Ended, Judgement, Order, Outcome, Side};
 use redhanded_target::Module;
@@ -84,6 +84,7 @@ fn collision(module: &Module, bytes: Bytes, caller: &str) -> Collision {
         system_call: None,
         form: write.form(),
         found: None,
+        change: Change::Made,
     };
     Collision {
         record: WindowRecord {

@@ -20,6 +20,7 @@ mod pair;
 mod race;
 mod registers;
 mod run;
+mod shown;
 mod site;
 mod triage;
 mod usage;
@@ -52,6 +53,7 @@ pub use registers::{Register, Registers};
 pub use run::{
     Crash, CrashWindow, Ending, Quote, Recorded, Report, Run, SiteCounts, Standstill, Unseen,
 };
+pub use shown::ShownPlace;
 pub use site::{Excluded, Exclusions, Site};
 pub use triage::{Grounds, State, Suppressed, Triage};
 pub use usage::{Bits, History, Step, Usage, Use};

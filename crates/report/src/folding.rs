@@ -1,25 +1,10 @@
 //! Stacks in few lines: the program's own frames, with those of libraries counted.
 
 use crate::numbers::counted;
-use redhanded_model::{AccessReport, Frame};
+use redhanded_model::Frame;
 
 /// How many frames are shown in all, which only a runaway recursion exceeds.
 const MOST_FRAMES: usize = 40;
-
-/// The modules whose frames are nobody's own code, by how their names begin.
-const RUNTIME: [&str; 11] = [
-    "ld-linux",
-    "ld-musl",
-    "libc++",
-    "libc-",
-    "libc.",
-    "libgcc_s",
-    "libgomp",
-    "libm.",
-    "libomp",
-    "libpthread",
-    "libstdc++",
-];
 
 /// A part of a stack as it is shown.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -49,7 +34,7 @@ pub(crate) fn folded(stack: &[Frame], innermost: usize) -> Vec<Part<'_>> {
     let mut at = 0;
     while let Some(frame) = stack.get(at) {
         let rest = &stack[at..];
-        let libraries = rest.iter().take_while(|frame| is_library(frame)).count();
+        let libraries = rest.iter().take_while(|frame| frame.is_library()).count();
         if parts.len() >= MOST_FRAMES {
             parts.push(Part::More(rest.len()));
             break;
@@ -64,30 +49,6 @@ pub(crate) fn folded(stack: &[Frame], innermost: usize) -> Vec<Part<'_>> {
         }
     }
     parts
-}
-
-/// The program's own frame that an access of a library was made for, and its number.
-pub(crate) fn caller(access: &AccessReport) -> Option<(usize, &Frame)> {
-    let mut frames = access.stack.iter().enumerate();
-    frames.next().filter(|(_, frame)| is_library(frame))?;
-    frames.find(|(_, frame)| !is_library(frame) && frame.function.is_some())
-}
-
-/// Whether a frame is not of the program's own source, as far as that shows.
-pub(crate) fn is_library(frame: &Frame) -> bool {
-    let module = frame.module.as_deref();
-    if module.is_some_and(|module| RUNTIME.iter().any(|name| module.starts_with(name))) {
-        return true;
-    }
-    match &frame.file {
-        Some(file) => {
-            ["/usr/include/", "/usr/lib/", "/rustc/"]
-                .iter()
-                .any(|folder| file.starts_with(folder))
-                || file.contains("/rustlib/src/")
-        }
-        None => module.is_none(),
-    }
 }
 
 #[cfg(test)]

@@ -42,14 +42,14 @@ impl Format {
 
     /// Its writer. Formats that name files relative to a repository take those below
     /// `root`, which is an absolute path; formats that quote the source take it from
-    /// `source`.
+    /// `source`. Those that offer commands to decide about a race name `store` in them.
     #[must_use]
-    pub fn writer(self, root: &Path, source: &SourceLine) -> Box<dyn Writer> {
+    pub fn writer(self, root: &Path, source: &SourceLine, store: Option<&Path>) -> Box<dyn Writer> {
         match self {
             Self::Text => Box::new(Terminal::new(Style::default())),
             Self::Json => Box::new(Json),
             Self::Sarif => Box::new(Sarif::below(root)),
-            Self::Html => Box::new(Html::new(root, Arc::clone(source))),
+            Self::Html => Box::new(Html::new(root, Arc::clone(source), store)),
         }
     }
 }

@@ -16,6 +16,7 @@ mod verdict;
 
 use crate::format::{SourceLine, Writer};
 use crate::names;
+use crate::problems::problems;
 use markup::Markup;
 use redhanded_model::Report;
 use sha2::{Digest, Sha256};
@@ -32,6 +33,7 @@ const OPEN: usize = 20;
 pub struct Html {
     root: PathBuf,
     source: SourceLine,
+    store: Option<PathBuf>,
 }
 
 impl fmt::Debug for Html {
@@ -50,14 +52,19 @@ impl Writer for Html {
         summary::headline(&mut page, report);
         page.tag("</h1>\n</header>\n<main>\n");
         summary::summary(&mut page, report);
-        list::list(self, &mut page, report);
+        let problems = problems(&report.races);
+        list::list(self, &mut page, report, &problems);
         out.write_all(page.into_text().as_bytes())?;
         // One after the other: a report of ten thousand races is large.
-        for (at, race) in report.races.iter().enumerate() {
-            let mut page = Markup::default();
-            let open = report.races.len() <= OPEN;
-            race::section(self, &mut page, report, race, at, open);
-            out.write_all(page.into_text().as_bytes())?;
+        let mut number = 0;
+        for problem in &problems {
+            for race in problem.all() {
+                number += 1;
+                let mut page = Markup::default();
+                let open = report.races.len() <= OPEN;
+                race::section(self, &mut page, report, (race, problem), number, open);
+                out.write_all(page.into_text().as_bytes())?;
+            }
         }
         let mut page = Markup::default();
         summary::set_aside(&mut page, report);
@@ -76,11 +83,14 @@ impl Writer for Html {
 
 impl Html {
     /// A writer that names files below `root` relative to it, and quotes lines as `source`
-    /// gives them.
+    /// gives them. `store` is where decisions are kept, if they are.
     #[must_use]
-    pub fn new(root: impl Into<PathBuf>, source: SourceLine) -> Self {
-        let root = root.into();
-        Self { root, source }
+    pub fn new(root: &Path, source: SourceLine, store: Option<&Path>) -> Self {
+        Self {
+            root: root.to_owned(),
+            source,
+            store: store.map(Path::to_owned),
+        }
     }
 
     fn head(&self, page: &mut Markup, report: &Report) {

@@ -42,13 +42,29 @@ fn write_document(
     content: &impl Serialize,
     out: &mut dyn Write,
 ) -> io::Result<()> {
+    /// What wrote it.
+    #[derive(Serialize)]
+    struct Tool {
+        name: &'static str,
+        version: &'static str,
+    }
     #[derive(Serialize)]
     struct Document<'a, T> {
         schema: &'static str,
+        tool: Tool,
         #[serde(flatten)]
         content: &'a T,
     }
-    write_value(&Document { schema, content }, out)
+    let tool = Tool {
+        name: "redhanded",
+        version: env!("CARGO_PKG_VERSION"),
+    };
+    let document = Document {
+        schema,
+        tool,
+        content,
+    };
+    write_value(&document, out)
 }
 
 /// Writes a document so that no text in it can affect a terminal.

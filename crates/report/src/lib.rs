@@ -17,7 +17,7 @@
 //! let source: SourceLine = std::sync::Arc::new(|_, _| None);
 //! for format in Format::ALL {
 //!     let mut text = Vec::new();
-//!     format.writer("/src".as_ref(), &source).write(&report, &mut text)?;
+//!     format.writer("/src".as_ref(), &source, None).write(&report, &mut text)?;
 //!     if format == Format::Json {
 //!         assert_eq!(json::read(&text).unwrap(), report);
 //!     }
@@ -39,7 +39,9 @@ mod notes;
 mod numbers;
 mod order;
 mod outcome;
+mod problems;
 mod progress;
+mod quote;
 mod sarif;
 mod sites;
 mod style;

@@ -52,6 +52,22 @@ pub(crate) fn sides_differ(race: &Race) -> Option<String> {
     })
 }
 
+/// The type and how many bytes are accessed, which may be a part of what has that type:
+/// `unsigned int, 4 bytes`, `16 bytes of Record`.
+pub(crate) fn typed_bytes(race: &Race, type_name: &str) -> String {
+    let what = &race.what;
+    let is_whole = race.values.typed.is_some()
+        || type_name.starts_with("enum ")
+        || type_name.ends_with(['*', '&'])
+        || what.size <= 8 && crate::values::is_number(type_name);
+    let size = bytes(what.size);
+    if is_whole {
+        format!("{type_name}, {size}")
+    } else {
+        format!("{size} of {type_name}")
+    }
+}
+
 /// `1 byte`, `4 bytes`.
 pub(crate) fn bytes(size: u64) -> String {
     crate::numbers::counted(size, "byte", "bytes")
@@ -63,6 +79,23 @@ pub(crate) fn code_address(access: &AccessReport) -> String {
     match access.stack.first() {
         Some(frame) if frame.module.is_some() => frame_address(frame),
         _ => format!("{:#x}", access.pc),
+    }
+}
+
+/// An access by its function, shortened by `shorten`: the program's own, and what a library did
+/// for it.
+pub(crate) fn told(
+    access: &AccessReport,
+    shorten: impl Fn(&str) -> String,
+) -> (String, Option<String>) {
+    let own = match &access.function {
+        Some(name) => shorten(name),
+        None => code_address(access),
+    };
+    let caller = access.caller();
+    match caller.and_then(|(_, frame)| frame.function.as_deref()) {
+        Some(caller) => (shorten(caller), Some(own)),
+        None => (own, None),
     }
 }
 

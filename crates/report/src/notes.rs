@@ -38,21 +38,6 @@ pub(crate) fn found_by(race: &Race) -> String {
     format!("in a recording, by {}", names.join(" and "))
 }
 
-/// The expression that the `at`th access is in the source, if it is on the access's line.
-pub(crate) fn expression(race: &Race, at: usize) -> Option<&str> {
-    let side = race.evidence.as_ref()?.sides.get(at)?;
-    let expression = side.source()?.expression.as_ref()?;
-    let line = race.accesses.get(at)?.line;
-    (Some(expression.line) == line).then_some(expression.text.as_str())
-}
-
-/// A source line cut around `expression`: what is before it and what is behind. Nothing if it
-/// does not occur, or more than once.
-pub(crate) fn around<'l>(line: &'l str, expression: &str) -> Option<(&'l str, &'l str)> {
-    let once = !expression.is_empty() && line.matches(expression).count() == 1;
-    line.split_once(expression).filter(|_| once)
-}
-
 /// Why there is a collision although the bytes are equal.
 pub(crate) fn unchanged(race: &Race) -> &'static str {
     match race.accesses.get(1) {

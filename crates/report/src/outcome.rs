@@ -2,6 +2,7 @@
 //! if nothing was found.
 
 use crate::numbers::{count, counted, percent, seconds, share};
+use crate::problems::problems;
 use redhanded_model::{Call, Class, HuntOutcome, Hunted, Loss, Report, Run, State, Triage};
 
 /// The label of what the races were judged to be.
@@ -133,6 +134,13 @@ pub(crate) fn standing(triage: &Triage) -> String {
         Some(_) => format!("{state}, suppressed"),
         None => state.to_owned(),
     }
+}
+
+/// `in 2 problems`, if some of the races are one.
+pub(crate) fn in_problems(report: &Report) -> Option<String> {
+    let problems = problems(&report.races).len();
+    let text = || format!("in {}", counted(problems as u64, "problem", "problems"));
+    (problems < report.races.len()).then(text)
 }
 
 /// The losses that happened, most frequent first.

@@ -1,22 +1,24 @@
 //! Reports for code scanning: SARIF 2.1.0.
 //!
-//! Each class is a rule and each race a result, at the line of its first side that has
-//! one; the other side is a related location, and each side's stack is a thread flow. A
+//! Each class is a rule, a block that was freed is another, and each race is a result, at the
+//! line of its first side that has one; the other side is a related location, and each side's stack is a thread flow. A
 //! race without source is a result at its module, with the function as a logical
 //! location: viewers want a file, and nothing else is known.
 
 mod log;
+mod rules;
 
 use crate::format::Writer;
 use crate::json;
 use crate::names;
 use crate::numbers::times;
 use log::{
-    Address, Artifact, CodeFlow, Configuration, Driver, Found, Invocation, Location, Log,
+    Address, Artifact, CodeFlow, Configuration, Driver, Found, Help, Invocation, Location, Log,
     LogicalLocation, Message, PhysicalLocation, Properties, Region, Rule, Run, Step, Suppression,
     ThreadFlow, Tool,
 };
-use redhanded_model::{AccessKind, AccessReport, Call, Class, Frame, Race, Report, State, Triage};
+use redhanded_model::{AccessKind, AccessReport, Call, Frame, Race, Report, State, Triage};
+use rules::{RULES, rule_of};
 use serde::{Serialize, Serializer};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -38,30 +40,6 @@ pub struct Sarif {
     root: PathBuf,
 }
 
-/// What a class is to a viewer: its rule, what the rule says, and how serious it is.
-const RULES: [(Class, &str, &str, &str); 3] = [
-    (
-        Class::Race,
-        "data-race",
-        "Two threads accessed the same memory at the same time, at least one of them to write, and \
-         at least one of the accesses was not atomic.",
-        "error",
-    ),
-    (
-        Class::PossiblyAtomic,
-        "possibly-atomic",
-        "Two threads accessed the same memory at the same time. Nothing shows that one of the \
-         accesses is not atomic in the source.",
-        "note",
-    ),
-    (
-        Class::Special,
-        "special-variable",
-        "Two threads accessed a variable that is accessed without a lock on purpose.",
-        "note",
-    ),
-];
-
 impl Writer for Sarif {
     fn write(&self, report: &Report, out: &mut dyn Write) -> io::Result<()> {
         json::write_value(&self.log(report), out)
@@ -76,10 +54,15 @@ impl Sarif {
     }
 
     fn log<'a>(&'a self, report: &'a Report) -> Log<'a, Results<'a>> {
-        let rules = RULES.iter().map(|(_, id, text, level)| Rule {
-            id,
-            short_description: said(*text),
-            default_configuration: Configuration { level },
+        let rules = RULES.iter().map(|rule| Rule {
+            id: rule.id,
+            short_description: said(rule.short),
+            full_description: said(rule.full),
+            help: Help {
+                text: rule.help,
+                markdown: rule.help,
+            },
+            default_configuration: Configuration { level: rule.level },
         });
         let root = format!("file://{}/", encoded(&self.root.to_string_lossy()));
         Log {
@@ -108,13 +91,10 @@ impl Sarif {
     }
 
     fn result<'a>(&self, race: &'a Race) -> Found<'a> {
-        let (rule_index, (_, rule_id, _, level)) = RULES
-            .iter()
-            .enumerate()
-            .find(|(_, (class, ..))| *class == race.class)
-            .unwrap_or((0, &RULES[0]));
+        let rule_index = rule_of(race);
+        let rule = &RULES[rule_index];
         let mut sides: Vec<&AccessReport> = race.accesses.iter().collect();
-        sides.sort_by_key(|side| side.line.is_none());
+        sides.sort_by_key(|side| side.shown_place().and_then(|shown| shown.line).is_none());
         let thread_flows: Vec<ThreadFlow<'a>> = sides
             .iter()
             .enumerate()
@@ -124,13 +104,13 @@ impl Sarif {
         let other = sides.get(1).map(|other| Location {
             id: Some(1),
             message: Some(said(did(other))),
-            ..self.side(other)
+            ..self.shown(other)
         });
         let (triage, verdict) = (race.triage.as_ref(), race.verdict.as_ref());
         Found {
-            rule_id,
+            rule_id: rule.id,
             rule_index,
-            level: serious(race, level),
+            level: serious(race, rule.level),
             message: said(message(race)),
             partial_fingerprints: BTreeMap::from([
                 (FINGERPRINT, race.fingerprint.hash()),
@@ -138,7 +118,7 @@ impl Sarif {
             ]),
             locations: sides
                 .first()
-                .map(|side| self.side(side))
+                .map(|side| self.shown(side))
                 .into_iter()
                 .collect(),
             related_locations: other.into_iter().collect(),
@@ -156,27 +136,33 @@ impl Sarif {
         }
     }
 
+    /// A side where people look for it: an access of a library at the program's own code.
+    fn shown<'a>(&self, side: &'a AccessReport) -> Location<'a> {
+        match side.caller() {
+            Some((_, frame)) if frame.file.is_some() => self.frame(frame),
+            _ => self.side(side),
+        }
+    }
+
     /// A side at its innermost frame, by the side's own names.
     fn side<'a>(&self, side: &'a AccessReport) -> Location<'a> {
         let nowhere = Frame::default();
         let frame = side.stack.first().unwrap_or(&nowhere);
-        self.location(
-            side.function.as_deref(),
-            side.file.as_deref(),
-            side.line,
-            frame,
-        )
+        let function = side.function.as_deref();
+        // Viewers want a file for a result, even if it is no source.
+        self.location(function, side.file.as_deref(), side.line, frame, true)
+    }
+
+    /// A frame of a stack.
+    fn frame<'a>(&self, frame: &'a Frame) -> Location<'a> {
+        let function = frame.function.as_deref();
+        self.location(function, frame.file.as_deref(), frame.line, frame, false)
     }
 
     /// A side's stack, from the start of the thread to the access.
     fn thread_flow<'a>(&self, at: usize, side: &'a AccessReport) -> ThreadFlow<'a> {
         let calls = side.stack.iter().skip(1).rev().map(|frame| Step {
-            location: self.location(
-                frame.function.as_deref(),
-                frame.file.as_deref(),
-                frame.line,
-                frame,
-            ),
+            location: self.frame(frame),
             importance: "unimportant",
         });
         let access = Step {
@@ -193,27 +179,36 @@ impl Sarif {
         }
     }
 
-    /// A place in the source, or in the module of `frame` if there is none.
+    /// A place in the source, or in the module of `frame` if there is none. Sources of
+    /// libraries are not in the repository: what their debug information calls
+    /// `./nptl/pthread_create.c` would be looked for there. They have their address, and a
+    /// file only if `needs_file`.
     fn location<'a>(
         &self,
         function: Option<&'a str>,
         file: Option<&str>,
         line: Option<u32>,
         frame: &Frame,
+        needs_file: bool,
     ) -> Location<'a> {
-        let in_source = file.map(|file| PhysicalLocation {
-            artifact_location: self.artifact(file),
+        let is_library = frame.is_library();
+        let is_at_hand = |file: &&str| !is_library || file.starts_with('/');
+        let in_source = file.filter(is_at_hand).map(|file| PhysicalLocation {
+            artifact_location: Some(self.artifact(file)),
             region: line
                 .filter(|line| *line > 0)
                 .map(|start_line| Region { start_line }),
             address: None,
         });
         let in_module = || {
+            let module = frame.module.as_deref()?;
+            let has_file = needs_file || !is_library;
             Some(PhysicalLocation {
-                artifact_location: self.artifact(frame.module.as_deref()?),
+                artifact_location: has_file.then(|| self.artifact(module)),
                 region: None,
                 address: Some(Address {
                     relative_address: frame.address,
+                    fully_qualified_name: names::frame_address(frame),
                     kind: "instruction",
                 }),
             })
@@ -312,10 +307,10 @@ fn message(race: &Race) -> String {
 
 /// `thread 4711 (worker) wrote 4 bytes in run`.
 fn did(side: &AccessReport) -> String {
-    let function = side
-        .function
-        .clone()
-        .unwrap_or_else(|| names::code_address(side));
+    let (mut function, within) = names::told(side, str::to_owned);
+    if let Some(within) = within {
+        function.push_str(&format!(" (in {within})"));
+    }
     let call = side.system_call.as_ref();
     let by = call.map_or_else(String::new, |call| format!(" by {call}(2)"));
     let size = names::bytes(side.size);

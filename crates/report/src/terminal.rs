@@ -3,6 +3,7 @@
 
 mod crash;
 mod explain;
+mod list;
 mod race;
 mod sides;
 mod sites;
@@ -14,8 +15,10 @@ mod verdict;
 use crate::format::{SourceLine, Writer};
 use crate::layout::{Line, Page};
 use crate::names;
+use crate::problems::{Problem, problems};
 use crate::sites::SitesReport;
 use crate::style::{Role, Style};
+use race::Title;
 use redhanded_model::{Race, Report};
 use std::fmt;
 use std::io::{self, Write};
@@ -33,6 +36,7 @@ pub struct Terminal {
     verbose: bool,
     assembly: bool,
     shows_benign: bool,
+    lists: bool,
     base: PathBuf,
 }
 
@@ -48,19 +52,26 @@ impl fmt::Debug for Terminal {
 impl Writer for Terminal {
     fn write(&self, report: &Report, out: &mut dyn Write) -> io::Result<()> {
         self.put(out, |page| {
-            let shown: Vec<&Race> = report
-                .races
-                .iter()
-                .filter(|race| !race.is_suppressed())
-                .collect();
-            for (at, race) in shown.iter().enumerate() {
-                let number = (at + 1, shown.len());
-                if verdict::is_brief(self, race) {
-                    race::brief(self, page, race, number);
-                } else {
-                    race::full(self, page, race, number, report.run.windows);
+            let shown = report.races.iter().filter(|race| !race.is_suppressed());
+            let problems = problems(shown);
+            let of = problems.iter().map(Problem::races).sum();
+            let mut number = 0;
+            for problem in &problems {
+                let first = number + 1;
+                for race in problem.all() {
+                    number += 1;
+                    let title = Title {
+                        number,
+                        of,
+                        same: (number > first).then(|| (first, problem.common())),
+                    };
+                    if verdict::is_brief(self, race) {
+                        race::brief(self, page, race, &title);
+                    } else {
+                        race::full(self, page, race, &title, report.run.windows);
+                    }
+                    page.blank();
                 }
-                page.blank();
             }
             if self.explains {
                 explain::set_aside(&self.style, page, report);
@@ -68,7 +79,7 @@ impl Writer for Terminal {
             if let Some(crash) = &report.run.crash {
                 crash::crash(self, page, crash);
             }
-            summary::summary(&self.style, page, report);
+            summary::summary(self, page, report);
         })
     }
 }
@@ -84,6 +95,7 @@ impl Terminal {
             verbose: false,
             assembly: false,
             shows_benign: false,
+            lists: true,
             base: PathBuf::new(),
         }
     }
@@ -107,6 +119,11 @@ impl Terminal {
     pub const fn showing_benign(mut self, shows_benign: bool) -> Self {
         self.shows_benign = shows_benign;
         self
+    }
+
+    /// Leaves out the list at the end, for who has one that says more.
+    pub const fn leave_out_list(&mut self) {
+        self.lists = false;
     }
 
     /// Names files below this folder relative to it.
@@ -145,7 +162,8 @@ impl Terminal {
         self.put(out, |page| race::short(self, page, race, after))
     }
 
-    /// One line for each race, with what `when` says of it.
+    /// One entry for each problem: a line for its first race, with what `when` says of it, and
+    /// one that names the others.
     ///
     /// # Errors
     /// When `out` cannot be written.
@@ -156,12 +174,11 @@ impl Terminal {
         when: &dyn Fn(&Race) -> Option<String>,
     ) -> io::Result<()> {
         self.put(out, |page| {
-            let races: Vec<&Race> = report.races.iter().collect();
-            if races.is_empty() {
+            if report.races.is_empty() {
                 let none = "No race is there, or none that was asked for.";
                 page.put(0, 0, Line::new(&self.style).words(Role::Good, none));
             }
-            summary::index(&self.style, page, &races, Some(when));
+            list::list(&self.style, page, &report.races, when);
         })
     }
 

@@ -63,23 +63,27 @@ pub(crate) fn typed(race: &Race) -> Option<(String, String)> {
     in_type(&values.before, type_name).zip(in_type(&values.after, type_name))
 }
 
-/// The value in the terms of its type, where those say more than hexadecimal:
-/// `42`, `-1`, `1.5`, `true`.
-fn in_type(bytes: &[u8], type_name: Option<&str>) -> Option<String> {
-    let number = number(bytes)?;
-    let name = type_name?
+/// Whether a type is that of a number, of which an access has the whole.
+pub(crate) fn is_number(type_name: &str) -> bool {
+    let name = bare(type_name);
+    matches!(
+        name,
+        "float" | "f32" | "double" | "f64" | "bool" | "_Bool" | "char"
+    ) || is_signed(name).is_some()
+}
+
+fn bare(type_name: &str) -> &str {
+    type_name
         .trim_start_matches("const ")
-        .trim_start_matches("volatile ");
-    match (name, bytes.len()) {
-        ("float" | "f32", 4) => return Some(f32::from_bits(number as u32).to_string()),
-        ("double" | "f64", 8) => return Some(format!("{:?}", f64::from_bits(number))),
-        ("bool" | "_Bool", 1) if number < 2 => return Some((number == 1).to_string()),
-        _ => {}
-    }
-    let signed = match name {
+        .trim_start_matches("volatile ")
+}
+
+/// Whether the integers of this type have a sign.
+fn is_signed(name: &str) -> Option<bool> {
+    match name {
         "int" | "short" | "short int" | "long" | "long int" | "long long" | "long long int"
         | "signed char" | "int8_t" | "int16_t" | "int32_t" | "int64_t" | "ssize_t" | "i8"
-        | "i16" | "i32" | "i64" | "isize" => true,
+        | "i16" | "i32" | "i64" | "isize" => Some(true),
         "unsigned int"
         | "unsigned"
         | "short unsigned int"
@@ -98,11 +102,24 @@ fn in_type(bytes: &[u8], type_name: Option<&str>) -> Option<String> {
         | "u16"
         | "u32"
         | "u64"
-        | "usize" => false,
-        _ => return None,
-    };
+        | "usize" => Some(false),
+        _ => None,
+    }
+}
+
+/// The value in the terms of its type, where those say more than hexadecimal:
+/// `42`, `-1`, `1.5`, `true`.
+fn in_type(bytes: &[u8], type_name: Option<&str>) -> Option<String> {
+    let number = number(bytes)?;
+    let name = bare(type_name?);
+    match (name, bytes.len()) {
+        ("float" | "f32", 4) => return Some(f32::from_bits(number as u32).to_string()),
+        ("double" | "f64", 8) => return Some(format!("{:?}", f64::from_bits(number))),
+        ("bool" | "_Bool", 1) if number < 2 => return Some((number == 1).to_string()),
+        _ => {}
+    }
     let unused = 64 - 8 * bytes.len() as u32;
-    Some(if signed {
+    Some(if is_signed(name)? {
         // Shifted up and back down, the sign fills the unused bits.
         (((number << unused) as i64) >> unused).to_string()
     } else {

@@ -45,7 +45,7 @@ pub enum LogError {
         source: io::Error,
     },
     /// It does not begin as a log does.
-    #[error("{} is not a session log, which run --log writes", .0.display())]
+    #[error("{} is not a session log, a store or a report in JSON, which run --log, --store and --json write", .0.display())]
     NotALog(PathBuf),
     /// It ends too early.
     #[error("{} is cut short ({why}); the report covers what is in it", .path.display())]

@@ -1,5 +1,6 @@
 //! Lines of source text, where the source is available.
 
+use redhanded_model::{AccessReport, Quote};
 use redhanded_sys::read_source;
 use std::collections::HashMap;
 use std::path::Path;
@@ -28,11 +29,23 @@ impl SourceFiles {
         let bytes = text.split(|byte| *byte == b'\n').nth(index)?;
         Some(String::from_utf8_lossy(bytes).into_owned())
     }
+
+    /// The lines with which a report shows these accesses.
+    pub(crate) fn quotes(&self, accesses: &[AccessReport]) -> Vec<Quote> {
+        let lines = accesses.iter().filter_map(|access| {
+            let shown = access.shown_place()?;
+            let (file, line) = (shown.file.to_owned(), shown.line?);
+            let text = self.line(&file, line)?;
+            Some(Quote { file, line, text })
+        });
+        lines.collect()
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
     use std::fs;
 
     #[test]
@@ -48,5 +61,35 @@ mod tests {
         assert_eq!(files.line(name, 99), None);
         assert_eq!(files.line("/dev/zero", 1), None);
         assert_eq!(files.line(folder.path().to_str().unwrap(), 1), None);
+    }
+
+    #[test]
+    fn the_line_of_the_frame_that_is_shown_is_quoted() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.cc");
+        fs::write(&path, "one\ntwo\nthree\n").unwrap();
+        let own = path.to_str().unwrap();
+        let frame = |function: &str, file: Option<&str>, line: Option<u32>| {
+            json!({ "function": function, "file": file, "line": line, "module": "a",
+                    "address": "0x1", "inlined": false })
+        };
+        let quoted = |file: Option<&str>, line: Option<u32>| {
+            let access = json!({
+                "thread": { "tid": 1, "name": "a" }, "kind": "read", "size": 4, "pc": "0x1",
+                "instruction": null, "atomic": false, "function": "f", "file": file,
+                "line": line, "system_call": null,
+                "stack": [frame("f", file, line), frame("g", Some(own), Some(2))],
+            });
+            let access: AccessReport = serde_json::from_value(access).unwrap();
+            let quotes = SourceFiles::default().quotes(&[access]);
+            quotes
+                .into_iter()
+                .map(|quote| quote.text)
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(quoted(Some(own), Some(3)), ["three"]);
+        // A header of the compiler is nobody's own code, even where it can be read.
+        assert_eq!(quoted(Some("/usr/include/stdio.h"), Some(1)), ["two"]);
+        assert_eq!(quoted(None, None), ["two"], "nothing is known of its own");
     }
 }

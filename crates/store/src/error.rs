@@ -37,6 +37,18 @@ pub enum StoreError {
     /// It may only be read.
     #[error("the store {} cannot be written: it is read-only; make it writable, or name another with --store", .0.display())]
     ReadOnly(PathBuf),
+    /// No file can be made or changed where it is.
+    #[error("the store {} cannot be written: {why}; name a file elsewhere with --store", .path.display())]
+    Closed {
+        /// The file.
+        path: PathBuf,
+        /// Why, which names the folder.
+        why: String,
+    },
+    /// What was written last is in a log beside it, which can only be read where files can be
+    /// made.
+    #[error("the store {path} cannot be read where it is: a run that did not end left {path}-wal beside it, and no file can be made there; copy both to another folder", path = .0.display())]
+    Unread(PathBuf),
     /// There is no room for more.
     #[error("the store {} cannot be written: the disk is full; make room there, or name another with --store", .0.display())]
     Full(PathBuf),

@@ -13,10 +13,11 @@ use crate::{
     Day, Decision, Exposed, Moment, RunId, Standings, Store, StoreError, StoredRace, StoredRun,
 };
 use redhanded_model::{Fingerprint, Quote, Race, Report};
+use redhanded_sys::{folder_of, takes_files};
 use rusqlite::{Connection, ErrorCode, MAIN_DB, OpenFlags, ffi};
 use std::ffi::c_int;
 use std::fs::File;
-use std::io::ErrorKind::NotFound;
+use std::io::ErrorKind::{NotFound, PermissionDenied, ReadOnlyFilesystem};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -102,7 +103,8 @@ impl SqliteStore {
         }
         // SQLite opens a file that may not be written for reading, and says nothing.
         if self.of(self.connection.is_readonly(MAIN_DB))? {
-            return Err(StoreError::ReadOnly(self.path.clone()));
+            let closed = unopened(&self.path);
+            return Err(closed.unwrap_or_else(|| StoreError::ReadOnly(self.path.clone())));
         }
         self.keep_a_log()?;
         let migrated = schema::migrate(&mut self.connection);
@@ -169,8 +171,39 @@ fn connect(path: &Path, real: &Path, access: Access) -> Result<Connection, Store
             let flags = flags | ways | OpenFlags::SQLITE_OPEN_URI;
             Connection::open_with_flags(uri, flags).map_err(|error| told(path, &error))
         }
+        Err(error) if access == Access::Read && needs_log(&error) => {
+            Err(unreadable(path).unwrap_or_else(|| StoreError::Unread(path.to_owned())))
+        }
         opened => opened.map_err(|error| told(path, &error)),
     }
+}
+
+/// Why a file that is there cannot be opened at all.
+fn unreadable(path: &Path) -> Option<StoreError> {
+    let source = File::open(path).err()?;
+    (source.kind() != NotFound).then(|| StoreError::Io {
+        path: path.to_owned(),
+        source,
+    })
+}
+
+/// Why SQLite opens no file here, of which it says no more than that.
+fn unopened(path: &Path) -> Option<StoreError> {
+    if let Some(unreadable) = unreadable(path) {
+        return Some(unreadable);
+    }
+    let folder = folder_of(path);
+    let error = takes_files(folder).err()?;
+    let folder = folder.display();
+    let why = match error.kind() {
+        ReadOnlyFilesystem => format!("the file system of {folder} is mounted read-only"),
+        PermissionDenied => format!("you may not write to the folder {folder}"),
+        _ => format!("nothing can be written to the folder {folder} ({error})"),
+    };
+    Some(StoreError::Closed {
+        path: path.to_owned(),
+        why,
+    })
 }
 
 fn needs_log(error: &rusqlite::Error) -> bool {
@@ -226,6 +259,11 @@ fn encoded(path: &Path) -> String {
 
 /// An error in the words of the store.
 fn told(path: &Path, error: &rusqlite::Error) -> StoreError {
+    if error.sqlite_error_code() == Some(ErrorCode::CannotOpen)
+        && let Some(why) = unopened(path)
+    {
+        return why;
+    }
     let path = path.to_owned();
     if let rusqlite::Error::FromSqlConversionFailure(_, _, why) = error {
         let why = why.to_string();
@@ -233,7 +271,7 @@ fn told(path: &Path, error: &rusqlite::Error) -> StoreError {
     }
     match error.sqlite_error_code() {
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => StoreError::Locked(path),
-        Some(ErrorCode::ReadOnly) => StoreError::ReadOnly(path),
+        Some(ErrorCode::ReadOnly) => unopened(&path).unwrap_or(StoreError::ReadOnly(path)),
         Some(ErrorCode::DiskFull) => StoreError::Full(path),
         Some(ErrorCode::NotADatabase) => StoreError::NotAStore(path),
         Some(ErrorCode::DatabaseCorrupt) => StoreError::Damaged {

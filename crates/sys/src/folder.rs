@@ -6,7 +6,7 @@
 
 use nix::fcntl::{AT_FDCWD, OFlag, openat, readlinkat, renameat};
 use nix::sys::stat::{Mode, mkdirat};
-use nix::unistd::{UnlinkatFlags, unlinkat};
+use nix::unistd::{AccessFlags, UnlinkatFlags, access, unlinkat};
 use std::ffi::{OsStr, OsString};
 use std::fs::{File, OpenOptions};
 use std::hash::{BuildHasher, RandomState};
@@ -40,6 +40,14 @@ pub fn folder_of(path: &Path) -> &Path {
         Some(folder) if folder != Path::new("") => folder,
         _ => Path::new("."),
     }
+}
+
+/// Whether files can be made in a folder, as far as its file system and its mode tell.
+///
+/// # Errors
+/// Why they cannot be.
+pub fn takes_files(folder: &Path) -> io::Result<()> {
+    Ok(access(folder, AccessFlags::W_OK)?)
 }
 
 /// Puts a file with `bytes` in the place of `path` in one step.

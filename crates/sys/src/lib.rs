@@ -35,7 +35,7 @@ mod wait;
 pub use affinity::reserve_cpu;
 pub use confine::{Confinement, ignore_terminal_stops};
 pub use exchange::{Exchangeable, exchangeable, make_own_folder};
-pub use folder::{Draft, Folder, folder_of, link_target, reopen, write_whole};
+pub use folder::{Draft, Folder, folder_of, link_target, reopen, takes_files, write_whole};
 pub use foreign_file::{FileMap, open_regular};
 pub use launch::{Launch, Parent, exec, launch, launch_in};
 pub use ledger::Ledger;

@@ -1,11 +1,25 @@
 //! The commands that are about recordings.
 
-use super::{Detail, Documents, FailOn, ShowProgress, Verdicts, duration};
+use super::{Documents, Findings, ShowProgress, duration};
 use clap::{Args, ValueEnum};
 use redhanded_model::Analysis;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
+
+/// How what a recording has is told.
+#[derive(Debug, Args)]
+pub struct Telling {
+    #[command(flatten)]
+    pub documents: Documents,
+
+    /// Where the source files are, if not at the paths in the debug information
+    #[arg(long, value_name = "DIR")]
+    pub sources: Vec<PathBuf>,
+
+    #[command(flatten)]
+    pub findings: Findings,
+}
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -37,25 +51,7 @@ pub struct Analyze {
     pub by: Vec<By>,
 
     #[command(flatten)]
-    pub documents: Documents,
-
-    /// Where the source files are, if not at the paths in the debug information
-    #[arg(long, value_name = "DIR")]
-    pub sources: Vec<PathBuf>,
-
-    /// Which findings give another exit status
-    #[arg(long, value_enum, default_value = "any")]
-    pub fail_on: FailOn,
-
-    /// That exit status
-    #[arg(long, value_name = "N", default_value_t = crate::exit::RACE)]
-    pub exit_code: u8,
-
-    #[command(flatten)]
-    pub verdicts: Verdicts,
-
-    #[command(flatten)]
-    pub detail: Detail,
+    pub telling: Telling,
 
     /// Show how far it is
     #[arg(long, value_enum, default_value = "auto", value_name = "WHEN")]
@@ -96,25 +92,7 @@ pub struct Check {
     pub recording: Option<PathBuf>,
 
     #[command(flatten)]
-    pub documents: Documents,
-
-    /// Where the source files are, if not at the paths in the debug information
-    #[arg(long, value_name = "DIR")]
-    pub sources: Vec<PathBuf>,
-
-    /// Which findings give another exit status
-    #[arg(long, value_enum, default_value = "any")]
-    pub fail_on: FailOn,
-
-    /// That exit status
-    #[arg(long, value_name = "N", default_value_t = crate::exit::RACE)]
-    pub exit_code: u8,
-
-    #[command(flatten)]
-    pub verdicts: Verdicts,
-
-    #[command(flatten)]
-    pub detail: Detail,
+    pub telling: Telling,
 
     /// Print only races and what went wrong
     #[arg(long, short)]

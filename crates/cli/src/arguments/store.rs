@@ -1,6 +1,6 @@
 //! What is remembered between runs: the options of a run, and the commands that look at it.
 
-use super::{Detail, Documents, FailOn, Verdicts, percent};
+use super::{Documents, Findings, percent};
 use clap::{Args, ValueEnum};
 use redhanded_model::State;
 use redhanded_store::Day;
@@ -78,7 +78,7 @@ pub struct Report {
     pub within: Option<String>,
 
     /// Only races in this state
-    #[arg(long, value_enum)]
+    #[arg(long, value_enum, value_name = "STATE")]
     pub state: Option<StateName>,
 
     /// From a store: only races seen since this day, or in the last N days (30d)
@@ -97,7 +97,7 @@ pub struct Report {
     #[arg(long, value_name = "RUN|FILE", conflicts_with = "race")]
     pub compare: Option<String>,
 
-    /// Show each race in full, and not one line for each; logs and reports always do
+    /// Show each race in full, and not one entry for each problem; logs and reports always do
     #[arg(long)]
     pub full: bool,
 
@@ -105,19 +105,8 @@ pub struct Report {
     #[arg(long, value_name = "FILE")]
     pub suppressions: Option<PathBuf>,
 
-    /// Which findings give another exit status
-    #[arg(long, value_enum, default_value = "never")]
-    pub fail_on: FailOn,
-
-    /// That exit status
-    #[arg(long, value_name = "N", default_value_t = crate::exit::RACE)]
-    pub exit_code: u8,
-
     #[command(flatten)]
-    pub verdicts: Verdicts,
-
-    #[command(flatten)]
-    pub detail: Detail,
+    pub findings: Findings,
 
     /// Print nothing but what went wrong
     #[arg(long, short)]
@@ -156,7 +145,7 @@ pub struct Triage {
     pub class: Option<String>,
 
     /// The new state
-    #[arg(long, value_enum, requires = "because")]
+    #[arg(long, value_enum, value_name = "STATE", requires = "because")]
     pub state: Option<StateName>,
 
     /// Why

@@ -115,11 +115,16 @@ fn a_store_that_may_not_grow_keeps_what_it_has() {
     assert_eq!(place.run(line.split(' ')).status, 0);
 }
 
-/// In a mount namespace of its own, so that nothing is left behind.
 fn on_full_disk(place: &Place, line: &str) -> Outcome {
-    let prelude = "mount -t tmpfs -o size=1m none small && cp races.db small/ || exit 99\n\
-                   chmod 755 small\n\
-                   head -c 2000000 /dev/zero > small/fill 2> /dev/null";
+    let prelude = "head -c 2000000 /dev/zero > small/fill 2> /dev/null";
+    on_small_disk(place, prelude, line)
+}
+
+/// In a mount namespace of its own, so that nothing is left behind.
+fn on_small_disk(place: &Place, prelude: &str, line: &str) -> Outcome {
+    let mount = "mount -t tmpfs -o size=1m none small && cp races.db small/ || exit 99\n\
+                 chmod 755 small\n";
+    let prelude = &format!("{mount}{prelude}");
     let inner = after(place, prelude, line);
     let mut command = place.command("unshare");
     command
@@ -154,4 +159,32 @@ fn a_full_disk_is_told_before_the_program_starts_and_a_store_on_it_can_be_read()
     assert_eq!(sarif.status, 125, "{sarif:#?}");
     let told = format!("redhanded: cannot write the report to small/report.sarif: {FULL}");
     assert_eq!(sarif.stderr.lines().last(), Some(&*told), "{sarif:#?}");
+}
+
+#[test]
+fn a_read_only_file_system_is_told_before_the_program_starts_and_a_store_on_it_can_be_read() {
+    let place = stored();
+    fs::create_dir(place.path("small")).unwrap();
+    let on = |line: &str| on_small_disk(&place, "mount -o remount,ro small || exit 99", line);
+    let listed = on("report small/races.db");
+    if listed.stderr.contains("unshare") || listed.status == 99 {
+        eprintln!("skipped: no file system can be mounted: {}", listed.stderr);
+        return;
+    }
+    assert_eq!(listed.status, 0, "{listed:#?}");
+    assert!(listed.stdout().contains("counter"), "{listed:#?}");
+    for (line, name) in [
+        ("run --store small/races.db -- ./ledger", "races"),
+        (
+            "triage --field counter --store small/races.db --note x",
+            "races",
+        ),
+        ("run --store small/new.db -- ./ledger", "new"),
+    ] {
+        let told = format!(
+            "redhanded: the store small/{name}.db cannot be written: the file system of small is \
+             mounted read-only; name a file elsewhere with --store"
+        );
+        on(line).refused(125, &told);
+    }
 }

@@ -15,6 +15,7 @@ mod full_disk;
 mod gdbstub;
 mod hunt;
 mod interruption;
+mod listing;
 mod log;
 mod lost_tracer;
 mod page;

@@ -3,7 +3,9 @@
 use crate::place::{Outcome, Place};
 use nix::unistd::geteuid;
 use serde_json::Value;
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::Command;
 
 /// Numbers of x86-64 system calls.
@@ -98,4 +100,38 @@ fn a_program_that_may_not_be_read() {
     command.args(["run", "--", "./secret"]);
     as_ordinary_user(&mut command);
     place.finish(command).refused(126, "may not be read");
+}
+
+#[test]
+fn a_store_in_a_folder_that_cannot_be_written_is_told_with_what_to_do() {
+    let place = Place::with("ledger");
+    let made = "run --store races.db --max-races 1 --for 2m --overhead 50% --kill -- ./ledger";
+    assert_eq!(place.run(made.split(' ')).status, 66);
+    let tool = std::fs::read(env!("CARGO_BIN_EXE_redhanded")).unwrap();
+    let tool = place.executable("redhanded", &tool);
+    let closed = place.path("closed");
+    std::fs::create_dir(&closed).unwrap();
+    std::fs::copy(place.path("races.db"), closed.join("races.db")).unwrap();
+    let mode = |path: &Path, mode| {
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+    };
+    mode(&closed.join("races.db"), 0o644);
+    mode(&closed, 0o555);
+    let run = |line: &str| {
+        let mut command = place.command(tool.clone());
+        command.args(line.split(' '));
+        as_ordinary_user(&mut command);
+        place.finish(command)
+    };
+    let listed = run("report closed/races.db");
+    assert_eq!(listed.status, 0, "{listed:#?}");
+    for line in [
+        "run --store closed/new.db -- ./ledger",
+        "run --store closed/races.db -- ./ledger",
+        "triage --field counter --store closed/races.db --note x",
+    ] {
+        let told = "cannot be written: you may not write to the folder closed; name a file";
+        run(line).refused(125, told);
+    }
+    mode(&closed, 0o755);
 }

@@ -70,7 +70,10 @@ fn the_document_has_the_keys_that_are_promised() {
     let place = Place::with("racy");
     let (outcome, report) = both_races(&place);
     assert_eq!(report["schema"], "redhanded-report/1");
-    assert_eq!(keys(&report), ["races", "run", "schema", "set_aside"]);
+    assert_eq!(
+        keys(&report),
+        ["races", "run", "schema", "set_aside", "tool"]
+    );
     let expect = |value: &Value, promised: &str| {
         let promised: BTreeSet<&str> = promised.split(' ').collect();
         let there: BTreeSet<&str> = keys(value).into_iter().collect();

@@ -2,10 +2,10 @@
 //! pasted is not offered at all: escaped, it would be another word.
 
 use crate::escape::acts;
-use crate::folding::is_library;
 use crate::names::literal;
 use redhanded_model::{Race, Report};
 use std::collections::BTreeSet;
+use std::path::Path;
 
 /// A command and what it does.
 pub(super) struct Offer {
@@ -14,14 +14,16 @@ pub(super) struct Offer {
 }
 
 /// What can be done next about a race.
-pub(super) fn offers(report: &Report, race: &Race) -> Vec<Offer> {
+pub(super) fn offers(report: &Report, race: &Race, store: Option<&Path>) -> Vec<Offer> {
     let mut offers = catch_again(report, race);
-    // Only a store remembers what is decided, and only what comes from one has a state.
-    if race.triage.is_some() {
+    // Only a store remembers what is decided.
+    if let (Some(_), Some(store)) = (&race.triage, store)
+        && let Some(store) = store.to_str().and_then(quoted)
+    {
         offers.push(Offer {
             does: "Decide about it (or: confirmed, fixed, deferred)",
             command: format!(
-                "redhanded triage {} --state not-a-problem --because 'WHY'",
+                "redhanded triage {} --store {store} --state not-a-problem --because 'WHY'",
                 race.id()
             ),
         });
@@ -59,7 +61,7 @@ fn functions(race: &Race) -> Option<String> {
         .iter()
         .filter(|side| side.system_call.is_none() && side.freed_by.is_none())
         .filter_map(|side| side.stack.iter().find(|frame| !frame.inlined))
-        .filter(|frame| !is_library(frame))
+        .filter(|frame| !frame.is_library())
         .filter_map(|frame| frame.function.as_deref())
         .collect();
     let options = names.into_iter().map(|name| {

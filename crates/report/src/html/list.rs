@@ -4,8 +4,9 @@ use super::Html;
 use super::markup::Markup;
 use crate::names;
 use crate::notes;
-use crate::numbers::count;
+use crate::numbers::{count, counted};
 use crate::outcome::standing;
+use crate::problems::Problem;
 use redhanded_model::{AccessReport, Class, Race, Report, State};
 
 /// The most columns that a name takes in the list; the section has all of it.
@@ -19,7 +20,7 @@ struct Columns {
 }
 
 /// The list, and what sorts and filters it.
-pub(super) fn list(html: &Html, page: &mut Markup, report: &Report) {
+pub(super) fn list(html: &Html, page: &mut Markup, report: &Report, problems: &[Problem<'_>]) {
     if report.races.is_empty() {
         return;
     }
@@ -39,8 +40,12 @@ pub(super) fn list(html: &Html, page: &mut Markup, report: &Report) {
     }
     page.tag("<th>What</th><th>Held</th><th>Caught</th><th data-sort=\"number\">Seen</th>")
         .tag("</tr></thead>\n<tbody>\n");
-    for (at, race) in report.races.iter().enumerate() {
-        row(html, page, race, at, columns);
+    let mut number = 0;
+    for problem in problems {
+        for race in problem.all() {
+            number += 1;
+            row(html, page, (race, problem), number, columns);
+        }
     }
     page.tag("</tbody>\n</table>\n");
 }
@@ -71,7 +76,13 @@ fn filter(page: &mut Markup, columns: Columns) {
         .tag("list.</p>\n</form>\n");
 }
 
-fn row(html: &Html, page: &mut Markup, race: &Race, at: usize, columns: Columns) {
+fn row(
+    html: &Html,
+    page: &mut Markup,
+    (race, problem): (&Race, &Problem<'_>),
+    number: usize,
+    columns: Columns,
+) {
     page.tag("<tr data-class=\"").tag(class(race));
     if let Some(verdict) = &race.verdict {
         page.tag("\" data-verdict=\"")
@@ -81,7 +92,7 @@ fn row(html: &Html, page: &mut Markup, race: &Race, at: usize, columns: Columns)
         page.tag("\" data-state=\"").text(triage.state.name());
     }
     page.tag("\"><td>")
-        .text(&(at + 1).to_string())
+        .text(&number.to_string())
         .tag("</td><td>");
     badge(page, race);
     page.tag("</td>");
@@ -103,10 +114,20 @@ fn row(html: &Html, page: &mut Markup, race: &Race, at: usize, columns: Columns)
         .tag("\">")
         .text(&object(race))
         .tag("</a> <small>")
-        .text(&race.what.region.to_string())
+        .text(&names::region(&race.what))
         .tag(" ")
         .text(&race.id())
-        .tag("</small></td>");
+        .tag("</small>");
+    if problem.races() > 1 {
+        let races = counted(problem.races() as u64, "race", "races");
+        let text = format!(
+            "problem {}: {races} {}",
+            race.problem().id(),
+            problem.common()
+        );
+        page.element("<br><small>", &text, "</small>");
+    }
+    page.tag("</td>");
     for (at, cell) in ["<td class=\"held\">", "<td class=\"caught\">"]
         .into_iter()
         .enumerate()
@@ -127,18 +148,24 @@ fn row(html: &Html, page: &mut Markup, race: &Race, at: usize, columns: Columns)
 
 /// `update in set_busy demo.c:42`.
 fn did(html: &Html, page: &mut Markup, access: &AccessReport) {
-    let function = match &access.function {
-        Some(name) => names::shorten(name, NAME, "…"),
-        None => names::code_address(access),
-    };
+    let (function, within) = names::told(access, |name| names::shorten(name, NAME, "…"));
     page.text(access.kind.name())
         .tag(" in <b>")
         .name(&function)
         .tag("</b>");
-    if let Some(place) = html.place(access.file.as_deref(), access.line) {
-        page.tag(" <small>")
-            .text(&names::short_place(&place, NAME, "…"))
-            .tag("</small>");
+    if let Some(within) = within {
+        page.tag(" (in ").name(&within).tag(")");
+    }
+    if let Some(shown) = access.shown_place()
+        && let Some(place) = html.place(Some(shown.file), shown.line)
+    {
+        page.tag(if shown.is_only_from {
+            " <small>from "
+        } else {
+            " <small>"
+        })
+        .text(&names::short_place(&place, NAME, "…"))
+        .tag("</small>");
     }
 }
 

@@ -4,16 +4,20 @@
 use super::markup::Markup;
 use super::{Html, command, list, value, verdict};
 use crate::facts;
-use crate::folding::{Part, folded, is_library};
+use crate::folding::{Part, folded};
 use crate::hint::hint;
 use crate::names;
 use crate::notes;
 use crate::numbers::{counted, times};
 use crate::order::{order, side_name};
 use crate::outcome::standing;
-use redhanded_model::{AccessReport, Frame, Known, Race, Report, SeenBy};
+use crate::problems::Problem;
+use crate::quote::Quote;
+use redhanded_model::{Creation, Frame, Known, Race, Report, SeenBy};
 use std::ops::Range;
 
+/// How many other races of its problem are named.
+const MOST_OTHERS: usize = 12;
 /// What the two sides are called.
 const SIDES: [&str; 2] = ["Held", "Caught"];
 
@@ -21,18 +25,22 @@ pub(super) fn section(
     html: &Html,
     page: &mut Markup,
     report: &Report,
-    race: &Race,
-    at: usize,
+    (race, problem): (&Race, &Problem<'_>),
+    number: usize,
     open: bool,
 ) {
     page.tag("<details class=\"section\" id=\"")
         .text(&list::anchor(race))
         .tag(if open { "\" open>\n" } else { "\">\n" });
-    headline(page, race, at);
+    headline(page, race, number);
+    same_problem(page, race, problem);
+    if let Some(differ) = names::sides_differ(race) {
+        page.element("<p class=\"warning\">", &differ, "</p>\n");
+    }
     page.tag("<div class=\"sides\">\n");
     for (at, name) in SIDES.iter().enumerate() {
         match race.accesses.get(at) {
-            Some(access) => side(html, page, name, access, notes::expression(race, at)),
+            Some(_) => side(html, page, name, race, at),
             None => drop(page.tag(
                 "<section class=\"caught\"><h4>Caught: nobody</h4>\n<p>The bytes \
                  changed while the thread was held.</p></section>\n",
@@ -48,14 +56,41 @@ pub(super) fn section(
     }
     decided(page, race);
     notes_and_hint(page, race, report.run.windows);
-    commands(page, report, race);
+    commands(html, page, report, race);
     page.tag("</div>\n</details>\n");
 }
 
-fn headline(page: &mut Markup, race: &Race, at: usize) {
+/// The other races of its problem.
+fn same_problem(page: &mut Markup, race: &Race, problem: &Problem<'_>) {
+    if problem.races() == 1 {
+        return;
+    }
+    let others = counted(problem.others.len() as u64, "other race", "other races");
+    let text = format!("One problem with {others} {}: ", problem.common());
+    page.element("<p class=\"problem\">", &text, "");
+    let is_other = |other: &&Race| other.fingerprint != race.fingerprint;
+    for (at, other) in problem.all().filter(is_other).take(MOST_OTHERS).enumerate() {
+        page.tag(if at > 0 {
+            ", <a href=\"#"
+        } else {
+            "<a href=\"#"
+        })
+        .text(&list::anchor(other))
+        .tag("\">")
+        .text(&list::object(other))
+        .tag("</a>");
+    }
+    page.tag(if problem.others.len() > MOST_OTHERS {
+        ", …</p>\n"
+    } else {
+        "</p>\n"
+    });
+}
+
+fn headline(page: &mut Markup, race: &Race, number: usize) {
     let what = &race.what;
     page.tag("<summary><h3><span class=\"number\">")
-        .text(&(at + 1).to_string())
+        .text(&number.to_string())
         .tag("</span> ");
     list::badge(page, race);
     page.element(
@@ -65,23 +100,20 @@ fn headline(page: &mut Markup, race: &Race, at: usize) {
     );
     let size = names::bytes(what.size);
     match (&what.type_name, names::object(what)) {
-        (Some(type_name), Some(_)) => page.text(&format!("{type_name}, {size}, ")),
+        (Some(type_name), Some(_)) => {
+            page.text(&format!("{}, ", names::typed_bytes(race, type_name)))
+        }
         _ => page.text(&format!("{size}, ")),
     };
-    page.text(&what.region.to_string())
+    page.text(&names::region(what))
         .tag(" <span class=\"id\">")
         .text(&race.id())
         .tag("</span></small></summary>\n");
 }
 
-/// One side: who did what where, and its stack.
-fn side(
-    html: &Html,
-    page: &mut Markup,
-    name: &str,
-    access: &AccessReport,
-    expression: Option<&str>,
-) {
+/// One side: who did what where, its stack, and where its thread was created.
+fn side(html: &Html, page: &mut Markup, name: &str, race: &Race, at: usize) {
+    let access = &race.accesses[at];
     page.tag("<section class=\"")
         .text(&name.to_lowercase())
         .tag("\"><h4>")
@@ -91,55 +123,69 @@ fn side(
         .tag("</h4>\n<p>");
     let atomic = if access.atomic { "atomic " } else { "" };
     let size = names::bytes(access.size);
-    let function = match &access.function {
-        Some(name) => name.clone(),
-        None => names::code_address(access),
-    };
+    let (function, within) = names::told(access, str::to_owned);
     page.text(&format!("{atomic}{} of {size} in ", access.kind.name()))
         .element("<code>", &function, "</code>");
+    if let Some(within) = within {
+        page.element(" (in <code>", &within, "</code>)");
+    }
     if let Some(call) = &access.system_call {
         page.text(&format!(", by the kernel in {call}(2)"));
     }
     if let Some(free) = &access.freed_by {
         page.text(&format!(", which calls {free}"));
     }
-    if let Some(place) = html.place(access.file.as_deref(), access.line) {
-        page.element(", <span class=\"place\">", &place, "</span>");
+    let shown = access.shown_place();
+    if let Some(shown) = shown
+        && let Some(place) = html.place(Some(shown.file), shown.line)
+    {
+        page.tag(if shown.is_only_from { ", from" } else { "," })
+            .element(" <span class=\"place\">", &place, "</span>");
+    }
+    let pointee = access.pointee.as_ref();
+    if let Some(expression) = pointee.and_then(|pointee| pointee.expression.as_ref()) {
+        page.element(", as <code>", expression, "</code>");
     }
     page.tag("</p>\n");
-    if let (Some(file), Some(line)) = (&access.file, access.line)
-        && let Some(text) = (html.source)(file, line)
-    {
-        source(page, line, &text, expression);
+    if let Some(quote) = Quote::of(race, at, &html.source) {
+        source(page, &quote);
     }
     if let Some(instruction) = &access.instruction {
         page.element("<pre class=\"code\">", instruction, "</pre>\n");
     }
-    stack(html, page, &access.stack);
+    stack(html, page, &access.stack, 1);
+    if let Some(created) = &access.created {
+        creation(html, page, created);
+    }
     page.tag("</section>\n");
 }
 
-/// A source line, with the accessed expression marked where it occurs once.
-fn source(page: &mut Markup, line: u32, text: &str, expression: Option<&str>) {
-    let text = text.trim().replace('\t', " ");
-    page.tag("<pre class=\"code\"><span class=\"line\">")
-        .text(&line.to_string())
-        .tag("</span> ");
-    let marked = expression.and_then(|it| Some((it, notes::around(&text, it)?)));
-    match marked {
-        Some((expression, (before, after))) => page
-            .text(before)
-            .element("<mark>", expression, "</mark>")
-            .text(after),
-        None => page.text(&text),
-    };
-    page.tag("</pre>\n");
+/// Where the thread of a side was created.
+fn creation(html: &Html, page: &mut Markup, created: &Creation) {
+    page.tag("<details class=\"creation\"><summary>Created by ")
+        .text(&created.thread.to_string())
+        .tag("</summary>\n");
+    stack(html, page, &created.stack, 0);
+    page.tag("</details>\n");
 }
 
-/// A whole stack, innermost first. Frames of the runtime are there, but folded.
-pub(super) fn stack(html: &Html, page: &mut Markup, stack: &[Frame]) {
+/// A source line, with the accessed expression marked.
+fn source(page: &mut Markup, quote: &Quote) {
+    page.tag("<pre class=\"code\"><span class=\"line\">")
+        .text(&quote.number.to_string())
+        .tag("</span> ")
+        .text(&quote.before);
+    if !quote.accessed.is_empty() {
+        page.element("<mark>", &quote.accessed, "</mark>");
+    }
+    page.text(&quote.after).tag("</pre>\n");
+}
+
+/// A whole stack, innermost first. Frames of the runtime are there, but folded, except for the
+/// `innermost`.
+pub(super) fn stack(html: &Html, page: &mut Markup, stack: &[Frame], innermost: usize) {
     let mut at = 0;
-    let mut parts = folded(stack, 1).into_iter().peekable();
+    let mut parts = folded(stack, innermost).into_iter().peekable();
     while let Some(part) = parts.next() {
         let left_out = part.left_out();
         let mut count = match part {
@@ -174,7 +220,7 @@ fn frames(html: &Html, page: &mut Markup, stack: &[Frame], range: Range<usize>) 
         .text(&range.start.to_string())
         .tag("\">\n");
     for frame in stack.get(range).unwrap_or_default() {
-        page.tag(if is_library(frame) {
+        page.tag(if frame.is_library() {
             "<li class=\"library\"><code>"
         } else {
             "<li><code>"
@@ -284,8 +330,8 @@ fn notes_and_hint(page: &mut Markup, race: &Race, windows: u64) {
     page.tag("</section>\n");
 }
 
-fn commands(page: &mut Markup, report: &Report, race: &Race) {
-    let offers = command::offers(report, race);
+fn commands(html: &Html, page: &mut Markup, report: &Report, race: &Race) {
+    let offers = command::offers(report, race, html.store.as_deref());
     page.tag("<section><h4>What next</h4>\n");
     for offer in offers {
         page.element("<p>", offer.does, "</p>\n").element(

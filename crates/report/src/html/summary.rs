@@ -32,6 +32,9 @@ fn counts(report: &Report) -> Vec<String> {
         let windows = counted(report.run.windows, "window", "windows");
         parts.push(format!("No race caught in {windows}"));
     }
+    if let (Some(last), Some(text)) = (parts.last_mut(), outcome::in_problems(report)) {
+        last.push_str(&format!(" {text}"));
+    }
     parts
 }
 
@@ -105,7 +108,7 @@ pub(super) fn crash(html: &Html, page: &mut Markup, crash: &Crash) {
     page.tag("<h2>Crash</h2>\n<p>")
         .text(&format!("{} got signal {}.", crash.thread, crash.signal))
         .tag("</p>\n");
-    race::stack(html, page, &crash.stack);
+    race::stack(html, page, &crash.stack, 1);
     page.tag("<p>Threads held shortly before, the latest last:</p>\n<ul>\n");
     for window in &crash.windows {
         let at = match &window.at.function {

@@ -43,7 +43,15 @@ pub(super) struct Driver {
 pub(super) struct Rule {
     pub(super) id: &'static str,
     pub(super) short_description: Message,
+    pub(super) full_description: Message,
+    pub(super) help: Help,
     pub(super) default_configuration: Configuration,
+}
+
+#[derive(Serialize)]
+pub(super) struct Help {
+    pub(super) text: &'static str,
+    pub(super) markdown: &'static str,
 }
 
 #[derive(Serialize)]
@@ -135,7 +143,8 @@ pub(super) struct Location<'a> {
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct PhysicalLocation {
-    pub(super) artifact_location: Artifact,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) artifact_location: Option<Artifact>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) region: Option<Region>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -167,6 +176,7 @@ pub(super) struct Region {
 #[serde(rename_all = "camelCase")]
 pub(super) struct Address {
     pub(super) relative_address: u64,
+    pub(super) fully_qualified_name: String,
     pub(super) kind: &'static str,
 }
 

@@ -19,6 +19,29 @@ const LABEL: usize = HANG - 4;
 /// The most columns that a name takes where there is little room.
 const BRIEF: usize = 40;
 
+/// Which race of how many it is, and of which earlier one's problem it is a part: that one's
+/// number, and what the two have in common.
+pub(super) struct Title {
+    pub(super) number: usize,
+    pub(super) of: usize,
+    pub(super) same: Option<(usize, String)>,
+}
+
+impl Title {
+    /// ` 2 of 7`.
+    fn count(&self) -> String {
+        format!(" {} of {}", self.number, self.of)
+    }
+}
+
+/// Says that a race is no bug of its own.
+fn put_same(style: &Style, page: &mut Page<'_>, title: &Title) {
+    if let Some((first, common)) = &title.same {
+        let text = format!("Part of the same problem as race {first}: both are {common}.");
+        page.put(2, 4, Line::new(style).words(Role::Plain, &text));
+    }
+}
+
 /// The form for a race that was just caught: when, what, and where the two were. In a line
 /// each, as far as that is possible.
 pub(super) fn short(terminal: &Terminal, page: &mut Page<'_>, race: &Race, after: Duration) {
@@ -39,14 +62,10 @@ pub(super) fn short(terminal: &Terminal, page: &mut Page<'_>, race: &Race, after
 }
 
 /// The form for a race that needs no attention: what, where the two were, and why not.
-pub(super) fn brief(
-    terminal: &Terminal,
-    page: &mut Page<'_>,
-    race: &Race,
-    (number, of): (usize, usize),
-) {
-    let title = Line::new(&terminal.style);
-    page.put(0, 4, headline(title, race, format!(" {number} of {of}")));
+pub(super) fn brief(terminal: &Terminal, page: &mut Page<'_>, race: &Race, title: &Title) {
+    let line = Line::new(&terminal.style);
+    page.put(0, 4, headline(line, race, title.count()));
+    put_same(&terminal.style, page, title);
     page.put(2, HANG, against(terminal, race));
     verdict::verdict(&terminal.style, page, race);
 }
@@ -83,22 +102,21 @@ pub(super) fn full(
     terminal: &Terminal,
     page: &mut Page<'_>,
     race: &Race,
-    (number, of): (usize, usize),
+    title: &Title,
     windows: u64,
 ) {
     let style = &terminal.style;
-    let title = headline(Line::new(style), race, format!(" {number} of {of}"));
-    page.put(0, 4, title);
+    page.put(0, 4, headline(Line::new(style), race, title.count()));
+    put_same(style, page, title);
     if let Some(text) = names::sides_differ(race) {
         page.put(2, 4, Line::new(style).words(Role::Doubt, &text));
     }
     if terminal.verbose {
         page.blank();
     }
-    let accesses = race.accesses.iter().enumerate();
-    for ((at, access), rows) in accesses.zip(sides(terminal, race)) {
+    for (at, rows) in sides(terminal, race).into_iter().enumerate() {
         put_side(page, rows);
-        detail(terminal, page, access, notes::expression(race, at));
+        detail(terminal, page, race, at);
     }
     if race.unknown_origin() {
         page.put(2, HANG, nobody(style));
@@ -189,20 +207,20 @@ fn role(race: &Race) -> Role {
 fn headline<'s>(line: Line<'s>, race: &Race, number: String) -> Line<'s> {
     let title = notes::title(race).to_uppercase();
     let what = &race.what;
-    let size = names::bytes(what.size);
+    let size = || names::bytes(what.size);
     let mut line = line.column(role(race), &format!("{title}{number}"), 0);
     line = match names::object(what) {
         Some(name) => {
             let described = match &what.type_name {
-                Some(type_name) => format!("({type_name}, {size}),"),
-                None => format!("({size}),"),
+                Some(type_name) => format!("({}),", names::typed_bytes(race, type_name)),
+                None => format!("({}),", size()),
             };
             line.put(Role::Name, &name).put(Role::Plain, &described)
         }
         None => {
             let described = match &what.type_name {
-                Some(type_name) => format!("{type_name} ({size})"),
-                None => size,
+                Some(type_name) => names::typed_bytes(race, type_name),
+                None => size(),
             };
             line.put(Role::Name, &described)
                 .put(Role::Plain, &format!("at {:#x},", what.address))

@@ -3,11 +3,10 @@
 
 use super::Terminal;
 use super::race::{HANG, label};
-use crate::folding::{caller, is_library};
 use crate::layout::{Line, Page};
 use crate::names;
-use crate::notes;
 use crate::order::side_name;
+use crate::quote::Quote;
 use crate::style::{Role, Style};
 use redhanded_model::{AccessReport, Race};
 
@@ -38,19 +37,9 @@ impl Cells {
         let style = &terminal.style;
         let atomic = if access.atomic { "atomic " } else { "" };
         let kind = access.kind.name();
-        let own = match &access.function {
-            Some(name) => names::shorten(name, WIDEST, style.ellipsis()),
-            None => names::code_address(access),
-        };
-        let caller = caller(access).and_then(|(_, frame)| frame.function.as_deref());
-        let mut how = Vec::new();
-        let mut function = match caller {
-            Some(caller) => {
-                how.push(format!("in {own}"));
-                names::shorten(caller, WIDEST, style.ellipsis())
-            }
-            None => own,
-        };
+        let shorten = |name: &str| names::shorten(name, WIDEST, style.ellipsis());
+        let (mut function, within) = names::told(access, shorten);
+        let mut how: Vec<String> = within.iter().map(|own| format!("in {own}")).collect();
         how.extend((access.system_call.iter()).map(|call| format!("system call {call}")));
         how.extend((access.freed_by.iter()).map(|free| format!("calls {free}")));
         if !how.is_empty() {
@@ -67,29 +56,19 @@ impl Cells {
     }
 }
 
-/// The file and the line of an access, or of the program's own code that a library made it
-/// for.
-fn line_of(access: &AccessReport) -> (Option<&str>, Option<u32>) {
-    match caller(access) {
-        Some((_, frame)) => (frame.file.as_deref(), frame.line),
-        None => (access.file.as_deref(), access.line),
-    }
-}
-
-/// The line of an access. For code without lines, that of the nearest caller of the program
+/// The line of an access, or for code without lines that of the nearest caller of the program
 /// that has one.
 fn place(terminal: &Terminal, access: &AccessReport) -> String {
-    let ellipsis = terminal.style.ellipsis();
-    let short = |place: String| names::short_place(&place, WIDEST, ellipsis);
-    let (file, line) = line_of(access);
-    if let Some(place) = terminal.place(file, line) {
-        return short(place);
+    let Some(shown) = access.shown_place() else {
+        return String::new();
+    };
+    let place = terminal.place(Some(shown.file), shown.line);
+    let place = place.unwrap_or_default();
+    let short = names::short_place(&place, WIDEST, terminal.style.ellipsis());
+    if shown.is_only_from {
+        return format!("from {short}");
     }
-    let own = access.stack.iter().filter(|frame| !is_library(frame));
-    own.filter_map(|frame| terminal.place(frame.file.as_deref(), frame.line))
-        .next()
-        .map(|place| format!("from {}", short(place)))
-        .unwrap_or_default()
+    short
 }
 
 /// Where an access is, in few words: its function and its line, or in fewer.
@@ -151,21 +130,16 @@ pub(super) fn put_side(page: &mut Page<'_>, rows: Vec<Line<'_>>) {
 }
 
 /// What is known of an access beyond its place.
-pub(super) fn detail(
-    terminal: &Terminal,
-    page: &mut Page<'_>,
-    access: &AccessReport,
-    expression: Option<&str>,
-) {
+pub(super) fn detail(terminal: &Terminal, page: &mut Page<'_>, race: &Race, at: usize) {
     let style = &terminal.style;
+    let access = &race.accesses[at];
     if access.system_call.is_some() {
         let text = "made by the kernel on behalf of this thread";
         page.put(HANG, HANG, Line::new(style).words(Role::Dim, text));
     }
-    if let ((Some(file), Some(number)), Some(source)) = (line_of(access), &terminal.source)
-        && let Some(text) = source(file, number)
-    {
-        source_line(style, page, number, &text, expression);
+    let source = terminal.source.as_ref();
+    if let Some(quote) = source.and_then(|source| Quote::of(race, at, source)) {
+        source_line(style, page, quote);
     }
     if let Some(instruction) = &access.instruction
         && (terminal.verbose || terminal.assembly)
@@ -201,49 +175,27 @@ pub(super) fn detail(
     }
 }
 
-/// `42 │ c->flags |= BUSY;`, cut to the width: the file has the rest. The accessed expression is
-/// underlined where there are colours.
-fn source_line(
-    style: &Style,
-    page: &mut Page<'_>,
-    number: u32,
-    text: &str,
-    expression: Option<&str>,
-) {
-    let number = number.to_string();
-    let text = text.trim().replace('\t', " ");
-    if text.is_empty() {
-        return;
-    }
-    let room = style
-        .columns()
-        .saturating_sub(HANG + number.len() + 3)
-        .max(20);
-    // Escaping may lengthen it, so it is cut afterwards.
-    let text = crate::escape::clean(&text, style.unicode);
-    let text = if text.chars().count() > room {
-        let kept = room - style.ellipsis().chars().count();
-        text.chars()
-            .take(kept)
-            .chain(style.ellipsis().chars())
-            .collect()
-    } else {
-        text.into_owned()
-    };
+/// `42 │ c->flags |= BUSY;`, with the accessed expression underlined: in the line where there
+/// are colours, or else below it if that tells something.
+fn source_line(style: &Style, page: &mut Page<'_>, quote: Quote) {
+    let number = quote.number.to_string();
+    let start = HANG + number.len() + 3;
+    let room = style.columns().saturating_sub(start).max(20);
+    let tells = quote.marking_tells();
+    let quote = quote.cleaned(style.unicode).cut(room, style.ellipsis());
     let line = Line::new(style)
         .put(Role::Dim, &number)
         .put(Role::Dim, style.bar());
-    let expression = expression.map(|it| crate::escape::clean(it, style.unicode));
-    let marked = expression.as_deref();
-    let line = match marked.and_then(|it| Some((it, notes::around(&text, it)?))) {
-        Some((expression, ("", after))) => line
-            .put(Role::Accessed, expression)
-            .glue(Role::Plain, after),
-        Some((expression, (before, after))) => line
-            .put(Role::Plain, before)
-            .glue(Role::Accessed, expression)
-            .glue(Role::Plain, after),
-        None => line.put(Role::Plain, &text),
+    let line = if quote.before.is_empty() {
+        line.put(Role::Accessed, &quote.accessed)
+    } else {
+        line.put(Role::Plain, &quote.before)
+            .glue(Role::Accessed, &quote.accessed)
     };
-    page.put(HANG, HANG, line);
+    page.put(HANG, HANG, line.glue(Role::Plain, &quote.after));
+    if tells && !style.color {
+        let mark = "^".repeat(quote.accessed.chars().count());
+        let before = quote.before.chars().count();
+        page.put(start + before, 0, Line::new(style).put(Role::Plain, &mark));
+    }
 }

@@ -2,7 +2,7 @@
 //! if that fits, or, if everything is wanted, the whole with nothing shortened.
 
 use super::Terminal;
-use crate::folding::{Part, caller, folded};
+use crate::folding::{Part, folded};
 use crate::layout::{Line, Page};
 use crate::names;
 use crate::order::side_name;
@@ -60,11 +60,9 @@ pub(super) fn stacks(terminal: &Terminal, page: &mut Page<'_>, race: &Race) {
             && let Some(created) = &access.created
         {
             let heading = format!("which {} created here", created.thread);
-            let creator = AccessReport {
-                stack: created.stack.clone(),
-                ..access.clone()
-            };
-            for row in rows(terminal, &heading, &creator, None) {
+            // Of how the C library makes threads nobody wants to know.
+            let parts = folded(&created.stack, 0);
+            for row in framed(terminal, &heading, &created.stack, parts, None) {
                 page.put(row.indent, row.hang, row.line);
             }
         }
@@ -116,19 +114,18 @@ fn rows<'s>(
     let style = &terminal.style;
     let first = access.stack.first();
     let is_told = first.is_some_and(|frame| frame.function == access.function);
-    let heading = Line::new(style).put(Role::Heading, heading);
-    let mut rows = vec![Row::new(2, 4, heading)];
     if access.stack.is_empty() {
+        let heading = Line::new(style).put(Role::Heading, heading);
         let none = format!("not known beyond {:#x}", access.pc);
-        rows.push(Row::new(4, 4, Line::new(style).words(Role::Plain, &none)));
-        return rows;
+        let none = Line::new(style).words(Role::Plain, &none);
+        return vec![Row::new(2, 4, heading), Row::new(4, 4, none)];
     }
     let parts: Vec<Part<'_>> = if terminal.verbose {
         let all = access.stack.iter().enumerate();
         all.map(|(at, frame)| Part::Frame(at, frame)).collect()
     } else {
         // The side itself is told above, with what a library did for it.
-        let own = caller(access).map_or(0, |(at, _)| at);
+        let own = access.caller().map_or(0, |(at, _)| at);
         let mut parts = folded(&access.stack, 1);
         let told = |part: &Part<'_>| matches!(part, Part::Frame(at, _) if *at == own);
         if is_told && let Some(at) = parts.iter().position(told) {
@@ -136,9 +133,23 @@ fn rows<'s>(
         }
         parts
     };
+    framed(terminal, heading, &access.stack, parts, limit)
+}
+
+/// These parts of a stack under a heading, if there are any.
+fn framed<'s>(
+    terminal: &'s Terminal,
+    heading: &str,
+    stack: &[Frame],
+    parts: Vec<Part<'_>>,
+    limit: Option<usize>,
+) -> Vec<Row<'s>> {
     if parts.is_empty() {
         return Vec::new();
     }
+    let style = &terminal.style;
+    let heading = Line::new(style).put(Role::Heading, heading);
+    let mut rows = vec![Row::new(2, 4, heading)];
     let longest = limit.unwrap_or(NAME_COLUMN);
     let function = |frame: &Frame| match &frame.function {
         Some(name) if terminal.verbose => name.clone(),
@@ -172,10 +183,7 @@ fn rows<'s>(
             names::short_place(&place, room, style.ellipsis())
         })
     };
-    let home = access
-        .stack
-        .iter()
-        .find_map(|frame| frame.module.as_deref());
+    let home = stack.iter().find_map(|frame| frame.module.as_deref());
     for part in parts {
         let Part::Frame(at, frame) = part else {
             let left_out = part.left_out().unwrap_or_default();

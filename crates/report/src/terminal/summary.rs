@@ -1,8 +1,9 @@
 //! The end of a run: what was found, what it cost, what could not be seen.
 
+use super::{Terminal, list};
 use crate::layout::{Line, Page};
 use crate::names;
-use crate::numbers::{count, counted, share, times};
+use crate::numbers::{count, counted, share};
 use crate::outcome;
 use crate::style::{Role, Style};
 use redhanded_model::{Call, Class, Loss, Race, Report, Run};
@@ -10,13 +11,14 @@ use redhanded_model::{Call, Class, Loss, Race, Report, Run};
 /// Where the facts start.
 const HANG: usize = 12;
 
-pub(super) fn summary(style: &Style, page: &mut Page<'_>, report: &Report) {
+pub(super) fn summary(terminal: &Terminal, page: &mut Page<'_>, report: &Report) {
+    let style = &terminal.style;
     let run = &report.run;
     page.put(0, 2, headline(style, report));
     let (suppressed, shown): (Vec<&Race>, Vec<&Race>) =
         report.races.iter().partition(|race| race.is_suppressed());
-    if shown.len() > 1 {
-        index(style, page, &shown, None);
+    if shown.len() > 1 && terminal.lists {
+        list::index(style, page, &shown);
         page.blank();
     }
     if !suppressed.is_empty() {
@@ -41,6 +43,8 @@ pub(super) fn summary(style: &Style, page: &mut Page<'_>, report: &Report) {
             call == Some(Call::LikelyBenign)
         };
         match label {
+            // Who leaves out the list tells of verdicts, too.
+            outcome::VERDICTS if !terminal.lists => continue,
             outcome::NO_RACE => text.push_str(" (--explain lists them)"),
             outcome::VERDICTS if report.races.iter().any(benign) => {
                 text.push_str(" (--show benign tells those in full)");
@@ -115,6 +119,9 @@ fn headline<'s>(style: &'s Style, report: &Report) -> Line<'s> {
         }
         line = line.words(Role::Doubt, &counted(suspects, "suspect", "suspects"));
     }
+    if let Some(text) = outcome::in_problems(report) {
+        line = line.words(Role::Plain, &text);
+    }
     if unknown > 0 {
         line = line.words(
             Role::Plain,
@@ -122,80 +129,6 @@ fn headline<'s>(style: &'s Style, report: &Report) -> Line<'s> {
         );
     }
     line
-}
-
-/// When a race was seen, in words.
-pub(super) type When<'a> = &'a dyn Fn(&Race) -> Option<String>;
-
-/// One line for each race: an index to the pages of stacks above, or, if there is something
-/// to tell about when they were seen, a list that stands alone and names both sides.
-pub(super) fn index(style: &Style, page: &mut Page<'_>, races: &[&Race], when: Option<When<'_>>) {
-    let number = races.len().to_string().len();
-    for (at, race) in races.iter().enumerate() {
-        let what = names::race_object(race);
-        let mut line = Line::new(style)
-            .put(Role::Plain, &format!("{:>number$}", at + 1))
-            .put(Role::Dim, &format!("[{}]", race.id()))
-            .put(Role::Name, &what);
-        let sides = if when.is_some() {
-            line = line.glue(Role::Plain, ":");
-            race.accesses.as_slice()
-        } else {
-            &[]
-        };
-        for (at, access) in sides.iter().enumerate() {
-            let function = match &access.function {
-                Some(name) => names::shorten(name, 32, style.ellipsis()),
-                None => names::code_address(access),
-            };
-            let comma = if at > 0 { "/ " } else { "" };
-            line = line.put(
-                Role::Plain,
-                &format!("{comma}{} in {function}", access.kind.name()),
-            );
-        }
-        if race.unknown_origin() {
-            line = match when {
-                Some(_) => line.put(Role::Plain, "/ unknown origin"),
-                None => line
-                    .glue(Role::Plain, ",")
-                    .words(Role::Plain, "unknown origin"),
-            };
-        }
-        line = line
-            .glue(Role::Plain, ",")
-            .put(Role::Plain, &times(race.instances));
-        if race.class == Class::PossiblyAtomic {
-            line = line
-                .glue(Role::Plain, ",")
-                .put(Role::Doubt, "possibly atomic");
-        }
-        if let Some(analysed) = &race.analysed {
-            line = line
-                .glue(Role::Plain, ",")
-                .put(Role::Plain, analysed.standing.name());
-        }
-        if race.is_freed() {
-            line = line
-                .glue(Role::Plain, ",")
-                .put(Role::Race, "freed while it stood");
-        }
-        if let Some(verdict) = &race.verdict {
-            line = line
-                .glue(Role::Plain, ",")
-                .words(Role::Plain, verdict.call.name());
-        }
-        if race.class == Class::Special {
-            line = line.glue(Role::Plain, ",").put(Role::Doubt, "special");
-        }
-        if let Some(word) = race.triage.as_ref().map(outcome::standing) {
-            line = line.glue(Role::Plain, ",").put(Role::Plain, &word);
-        }
-        if let Some(when) = when.and_then(|when| when(race)) {
-            line = line.glue(Role::Plain, ",").put(Role::Dim, &when);
-        }
-        page.put(2, 4 + number, line);
-    }
 }
 
 /// Whether a loss concerns a trap in the other thread and not the sample.

@@ -471,7 +471,7 @@ proptest! {
     fn any_report_can_be_shown_in_every_format(report in report(any::<f64>())) {
         for format in Format::ALL {
             let mut text = Vec::new();
-            format.writer("/src".as_ref(), &fixtures::no_source()).write(&report, &mut text).unwrap();
+            format.writer("/src".as_ref(), &fixtures::no_source(), None).write(&report, &mut text).unwrap();
             let text = String::from_utf8(text).unwrap();
             let raw = |c: char| c.is_control() && c != '\n';
             prop_assert!(!text.contains(raw), "{format:?}: {text:?}");

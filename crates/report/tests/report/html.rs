@@ -2,13 +2,15 @@
 
 use crate::fixtures::{self, written};
 use redhanded_model::{
-    Call, Class, Crash, CrashWindow, Differing, Fingerprint, Leaning, Leans, Race, ReplayTally,
-    Report, Rule, State, Triage, Verdict,
+    Call, Class, Crash, CrashWindow, Differing, Fingerprint, Frame, Leaning, Leans, Race,
+    ReplayTally, Report, Rule, State, Triage, Verdict,
 };
 use redhanded_report::Format;
+use std::path::Path;
 
 pub fn page(report: &Report) -> String {
-    let writer = Format::Html.writer("/src/my app".as_ref(), &fixtures::source());
+    let store = Path::new("my races.db");
+    let writer = Format::Html.writer("/src/my app".as_ref(), &fixtures::source(), Some(store));
     written(&*writer, report)
 }
 
@@ -200,21 +202,29 @@ fn a_decision_is_told_and_another_one_offered() {
         "after the &lt;release&gt;",
         "Owner: net",
         "Until: 2027-03-31",
-        &format!("redhanded triage {} --state", report.races[1].id()),
+        &format!(
+            "redhanded triage {} --store &#39;my races.db&#39; --state",
+            report.races[1].id()
+        ),
     ] {
         assert!(decided.contains(part), "{part} is not in\n{decided}");
     }
     // Nothing remembers the other.
     assert!(!section(&report, 0).contains("triage"));
+    // Without a store the command would fail.
+    let writer = Format::Html.writer("/src".as_ref(), &fixtures::source(), None);
+    assert!(!written(&*writer, &report).contains("redhanded triage"));
 }
 
 #[test]
 fn every_race_has_a_row_and_a_section_even_without_a_second_side() {
     let report = every_kind();
     let text = page(&report);
+    // Behind it, those of one problem name each other.
+    let list = &text[..text.find("</tbody>").unwrap()];
     for race in &report.races {
         let anchor = format!("race-{}", race.fingerprint.hash());
-        assert_eq!(text.matches(&format!("href=\"#{anchor}\"")).count(), 1);
+        assert_eq!(list.matches(&format!("href=\"#{anchor}\"")).count(), 1);
         assert_eq!(text.matches(&format!("id=\"{anchor}\"")).count(), 1);
     }
     assert!(section(&report, 4).contains("Caught: nobody"));
@@ -277,5 +287,155 @@ fn plots_show_the_counts() {
         "width=\"195.0\"",
     ] {
         assert!(text.contains(part), "{part}");
+    }
+}
+
+/// What a reader of this part of a page sees, a line for each block.
+fn seen(markup: &str) -> String {
+    let mut text = String::new();
+    let mut rest = markup;
+    while let Some(start) = rest.find('<') {
+        text.push_str(&rest[..start]);
+        let end = start + rest[start..].find('>').unwrap();
+        let tag = rest[start + 1..end]
+            .split_whitespace()
+            .next()
+            .unwrap_or_default();
+        if ["p", "section", "h4", "li", "tr", "pre", "summary", "h3"]
+            .contains(&tag.trim_start_matches('/'))
+        {
+            text.push('\n');
+        }
+        if ["/td", "/th"].contains(&tag) {
+            text.push_str("  ");
+        }
+        rest = &rest[end + 1..];
+    }
+    text.push_str(rest);
+    let text = text
+        .replace("&lt;", "<")
+        .replace("&gt;", ">")
+        .replace("&#39;", "'")
+        .replace("&quot;", "\"")
+        .replace("&amp;", "&");
+    let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn a_section_as_it_is_read() {
+    let mut race = fixtures::typed();
+    let caught = &mut race.accesses[1];
+    let mut other = fixtures::behind_a_pointer().accesses[1].pointee.clone();
+    other.as_mut().unwrap().type_name = "struct conn".into();
+    caught.pointee = other;
+    race.accesses[0].pointee = fixtures::behind_a_pointer().accesses[0].pointee.clone();
+    race.what.sides_differ = true;
+    race.what.pointee = None;
+    let clone = Frame {
+        function: Some("clone3".to_owned()),
+        ..fixtures::library_frame()
+    };
+    for access in &mut race.accesses {
+        let created = access.created.as_mut().unwrap();
+        created.stack.splice(0..0, [clone.clone(), clone.clone()]);
+        access.file = Some("demo.c".to_owned());
+        access.line = Some(42);
+    }
+    let report = Report {
+        races: vec![race],
+        ..fixtures::run()
+    };
+    let section = section(&report, 0);
+    insta::assert_snapshot!(seen(&section[section.find('>').unwrap() + 1..]), @r#"
+    1 race enum state
+    4 bytes, heap block of 40 bytes, 16 into it 59705ee5
+    The held thread takes these bytes for struct item.it_flags, the caught one for struct conn.it_flags: one of them may be outside its object, or use memory that has become another's.
+    Held: thread 4711 (worker)
+    write of 4 bytes in process_get, demo.c:42, as it->it_flags
+    42 dev->busy = 1;
+    process_get proto.c:589
+    start_thread libc.so.6+0x89134
+    Created by thread 4700 (main)
+    2 frames of the runtime
+    clone3 libc.so.6+0x89134
+    clone3 libc.so.6+0x89134
+    start_workers pool.c:21
+    Caught: thread 4713 (lru)
+    write of 4 bytes in do_item_update, demo.c:42, as search->it_flags
+    42 dev->busy = 1;
+    do_item_update items.c:575
+    start_thread libc.so.6+0x89134
+    Created by thread 4700 (main)
+    2 frames of the runtime
+    clone3 libc.so.6+0x89134
+    clone3 libc.so.6+0x89134
+    start_workers pool.c:21
+    Value
+    bit 0 changed
+    before  0x00000000  IDLE
+    00000000 00000000 00000000 00000000
+    after  0x00000001  BUSY
+    00000000 00000000 00000000 00000001
+    In this order
+    held is about to write 4 bytes: DONE
+    caught writes them, from IDLE to BUSY
+    held goes on: its write comes only now
+    Notes
+    Seen by a debug register, 3 times in 1,257 windows.
+    Usually mended by: one lock around both, or atomic stores if it does not matter which is last.
+    What next
+    Catch it again, sampling these functions only
+    redhanded run --for 1m --function do_item_update --function process_get -- ./demo --threads=4
+    Stop at it, for a debugger
+    redhanded run --stop-on-race --function do_item_update --function process_get -- ./demo --threads=4
+    Fingerprint
+    do_item_update update | process_get read @ mapping
+    "#);
+}
+
+#[test]
+fn the_races_of_one_problem_name_each_other() {
+    let mut count = fixtures::bit_fields();
+    count.what.field = Some(".count".into());
+    count.fingerprint.0 = count.fingerprint.0.replace("flags", "count");
+    let report = Report {
+        races: vec![fixtures::bit_fields(), fixtures::unknown_origin(), count],
+        ..fixtures::run()
+    };
+    let page = page(&report);
+    assert!(page.contains("<h1>3 races in 2 problems</h1>"), "{page}");
+    let id = report.races[0].problem().id();
+    let row = format!("problem {id}: 2 races on device");
+    assert_eq!(page.matches(&row).count(), 2, "{page}");
+    for (at, other, name) in [(0, 2, "device.count"), (2, 0, "device.flags")] {
+        let anchor = format!("#race-{}", report.races[other].fingerprint.hash());
+        let link = format!("1 other race on device: <a href=\"{anchor}\">{name}</a></p>");
+        let section = section(&report, at);
+        assert!(section.contains(&link), "{section}");
+    }
+    assert!(!section(&report, 1).contains("One problem"));
+}
+
+#[test]
+fn a_side_in_a_header_is_shown_where_the_program_is() {
+    let mut race = fixtures::bit_fields();
+    let header = "/usr/include/c++/12/optional";
+    let inlined = fixtures::frame("std::optional::value_or", header, 1012, 0x1204);
+    race.accesses[1].function = inlined.function.clone();
+    race.accesses[1].file = inlined.file.clone();
+    race.accesses[1].line = inlined.line;
+    race.accesses[1].stack.insert(0, inlined);
+    let report = Report {
+        races: vec![race],
+        ..fixtures::run()
+    };
+    let section = section(&report, 0);
+    for part in [
+        "<code>request_callback</code> (in <code>std::optional::value_or</code>), <span \
+         class=\"place\">demo.c:71</span>",
+        "<span class=\"line\">71</span> dev-&gt;need_callback = 1;</pre>",
+    ] {
+        assert!(section.contains(part), "{part} is not in\n{section}");
     }
 }

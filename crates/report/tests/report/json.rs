@@ -28,8 +28,13 @@ fn has_exactly(object: &Value, keys: &str) {
 #[test]
 fn every_key_of_the_schema_is_there_and_no_other() {
     let document = parsed(&fixtures::run());
-    has_exactly(&document, "schema run races set_aside");
+    has_exactly(&document, "schema tool run races set_aside");
     assert_eq!(document["schema"], "redhanded-report/1");
+    let version = env!("CARGO_PKG_VERSION");
+    assert_eq!(
+        document["tool"],
+        value!({"name": "redhanded", "version": version})
+    );
     has_exactly(
         &document["run"],
         "program runs ending ended wall_s thread_s samples samples_per_s windows held_s \

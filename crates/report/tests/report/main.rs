@@ -6,6 +6,8 @@ mod documentation;
 mod fixtures;
 mod html;
 mod json;
+mod problems;
+mod quotes;
 mod sarif;
 mod sites;
 mod terminal;

@@ -42,7 +42,7 @@ fn schema() -> Value {
 
 fn sarif(report: &Report) -> Value {
     serde_json::from_str(&written(
-        &*Format::Sarif.writer("/src/my app".as_ref(), &fixtures::no_source()),
+        &*Format::Sarif.writer("/src/my app".as_ref(), &fixtures::no_source(), None),
         report,
     ))
     .unwrap()
@@ -57,6 +57,7 @@ fn every_kind() -> Report {
         fixtures::system_call(),
         fixtures::long_names(),
         fixtures::hostile(),
+        fixtures::freed(),
     ];
     let mut stripped = fixtures::bit_fields();
     for access in &mut stripped.accesses {
@@ -176,4 +177,77 @@ fn without_source_a_race_is_at_its_module() {
     let place = &stripped["locations"][0]["physicalLocation"];
     assert_eq!(place["artifactLocation"]["uri"], "demo");
     assert_eq!(place["address"]["relativeAddress"], 0x11a6);
+}
+
+#[test]
+fn a_freed_block_has_a_rule_of_its_own_and_every_rule_says_what_to_do() {
+    let document = sarif(&Report {
+        races: vec![fixtures::bit_fields(), fixtures::freed()],
+        ..Report::default()
+    });
+    let run = &document["runs"][0];
+    let rules = run["tool"]["driver"]["rules"].as_array().unwrap();
+    for rule in rules {
+        for text in [
+            &rule["shortDescription"]["text"],
+            &rule["fullDescription"]["text"],
+            &rule["help"]["text"],
+            &rule["help"]["markdown"],
+        ] {
+            assert!(text.as_str().unwrap().len() > 30, "{rule:#}");
+        }
+    }
+    let results = run["results"].as_array().unwrap();
+    let ids: Vec<_> = results.iter().map(|result| &result["ruleId"]).collect();
+    assert_eq!(ids, ["data-race", "freed-while-it-stood"]);
+    for result in results {
+        let index = usize::try_from(result["ruleIndex"].as_u64().unwrap()).unwrap();
+        assert_eq!(rules[index]["id"], result["ruleId"]);
+        assert_eq!(result["level"], "error");
+    }
+}
+
+#[test]
+fn a_library_is_not_looked_for_in_the_repository() {
+    let mut race = fixtures::bit_fields();
+    let start = race.accesses[0].stack.last_mut().unwrap();
+    start.file = Some("./nptl/pthread_create.c".to_owned());
+    start.line = Some(442);
+    // The other side is in a header of the compiler, for a function of the program.
+    let header = "/usr/include/c++/12/optional";
+    let inlined = fixtures::frame("std::optional::value_or", header, 1012, 0x1204);
+    race.accesses[1].function = inlined.function.clone();
+    race.accesses[1].file = inlined.file.clone();
+    race.accesses[1].line = inlined.line;
+    race.accesses[1].stack.insert(0, inlined);
+    let document = sarif(&Report {
+        races: vec![race],
+        ..Report::default()
+    });
+    let text = document.to_string();
+    assert!(!text.contains("pthread_create.c"), "{document:#}");
+    let result = &document["runs"][0]["results"][0];
+    let start = &result["codeFlows"][0]["threadFlows"][0]["locations"][0]["location"];
+    assert_eq!(
+        start["logicalLocations"][0]["fullyQualifiedName"],
+        "start_thread"
+    );
+    let place = &start["physicalLocation"];
+    assert_eq!(place["artifactLocation"], Value::Null, "{start:#}");
+    assert_eq!(place["address"]["fullyQualifiedName"], "libc.so.6+0x89134");
+    // A result is where the program's own code is; its flow has all of it.
+    let other = &result["relatedLocations"][0]["physicalLocation"];
+    assert_eq!(other["artifactLocation"]["uri"], "demo.c");
+    assert_eq!(other["region"]["startLine"], 71);
+    let message = result["message"]["text"].as_str().unwrap();
+    assert!(
+        message.contains("in request_callback (in std::optional::value_or)"),
+        "{message}"
+    );
+    let flow = result["codeFlows"][0]["threadFlows"][1]["locations"].as_array();
+    let last = &flow.unwrap().last().unwrap()["location"]["physicalLocation"];
+    assert_eq!(
+        last["artifactLocation"]["uri"],
+        "file:///usr/include/c++/12/optional"
+    );
 }

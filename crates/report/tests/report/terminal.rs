@@ -40,13 +40,13 @@ fn full_as(style: Style, race: &Race) -> String {
 }
 
 /// The form that is shown unless more is asked for.
-fn compact(race: &Race) -> String {
+pub fn compact(race: &Race) -> String {
     let mut report = fixtures::run();
     report.races = vec![race.clone()];
     parts(Style::default(), &report, false).0
 }
 
-fn full(race: &Race) -> String {
+pub fn full(race: &Race) -> String {
     full_as(Style::default(), race)
 }
 
@@ -243,7 +243,7 @@ fn what_may_be_atomic_says_what_that_means() {
 #[test]
 fn a_system_call_is_named_and_a_wide_value_shows_its_changed_words() {
     insta::assert_snapshot!(full(&fixtures::system_call()), @r#"
-    RACE 1 of 1  buffer (char [64], 32 bytes), heap  [b22920d8]
+    RACE 1 of 1  buffer (32 bytes of char [64]), heap  [b22920d8]
 
       held    parse  io.c:30
               read 32 bytes   thread 4711 (worker)
@@ -721,4 +721,41 @@ fn the_accessed_expression_is_underlined_in_its_line() {
     // It is another line's.
     race.accesses[0].line = Some(43);
     assert!(!full_as(style, &race).contains("\x1b[4m"));
+}
+
+#[test]
+fn how_the_c_library_makes_threads_is_folded() {
+    let mut race = fixtures::typed();
+    for access in &mut race.accesses {
+        let stack = &mut access.created.as_mut().unwrap().stack;
+        for name in ["clone3", "__GI___clone_internal"] {
+            let mut frame = fixtures::library_frame();
+            frame.function = Some(name.to_owned());
+            stack.insert(0, frame);
+        }
+    }
+    let text = full(&race);
+    let start = text.find("  which thread").unwrap();
+    let end = start + text[start..].find("\n\n").unwrap();
+    insta::assert_snapshot!(&text[start..end], @r#"
+    which thread 4700 (main) created here
+         2 frames of the runtime
+      #2 start_workers  pool.c:21  demo
+    "#);
+}
+
+#[test]
+fn a_part_of_a_record_is_not_said_to_be_all_of_it() {
+    let mut race = fixtures::bit_fields();
+    race.what.bit_fields.clear();
+    race.what.type_name = Some("struct record".into());
+    race.what.size = 16;
+    let text = compact(&race);
+    let told = "device.flags (16 bytes of struct record), global";
+    assert!(text.contains(told), "{text}");
+    race.what.type_name = Some("int".into());
+    let part_of_an_array = compact(&race);
+    assert!(part_of_an_array.contains("(16 bytes of int)"));
+    race.what.size = 4;
+    assert!(compact(&race).contains("(int, 4 bytes)"));
 }

@@ -88,7 +88,8 @@ pub fn everything() -> Report {
 const FIRST: &str = include_str!("version-1.json");
 
 /// Keys that were added since.
-const ADDED: [&str; 10] = [
+const ADDED: [&str; 11] = [
+    "tool",
     "hash",
     "ended",
     "memory",

@@ -5,7 +5,7 @@ use crate::source::SourceFiles;
 use crate::{ImageFile, Mapped, read};
 use redhanded_detect::{Finding, Folder, name_code, name_crash, name_data, sort_of, tally};
 use redhanded_image::{Image, Spots};
-use redhanded_model::{Avma, Bytes, Quote, Race, Svma};
+use redhanded_model::{Avma, Bytes, Svma};
 use redhanded_replay::Place;
 use redhanded_sys::{Rights, effective_user, read_sources_as};
 use redhanded_target::Module;
@@ -81,7 +81,9 @@ impl Desk<'_> {
                 collision.complete(&modules);
                 let finding = self.folder.judge(&collision, &modules);
                 let quotes = match &finding {
-                    Finding::Instance(race) if race.class.is_listed() => self.quotes(race),
+                    Finding::Instance(race) if race.class.is_listed() => {
+                        self.source.quotes(&race.accesses)
+                    }
                     _ => Vec::new(),
                 };
                 let replay = tally(&collision, &modules);
@@ -136,15 +138,6 @@ impl Desk<'_> {
             line,
             text,
         }
-    }
-
-    fn quotes(&self, race: &Race) -> Vec<Quote> {
-        let lines = race.accesses.iter().filter_map(|access| {
-            let (file, line) = (access.file.clone()?, access.line?);
-            let text = self.source.line(&file, line)?;
-            Some(Quote { file, line, text })
-        });
-        lines.collect()
     }
 
     fn facts(&mut self, file: ImageFile, about: About, at: &[Svma]) -> Vec<Fact> {

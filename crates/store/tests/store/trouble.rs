@@ -129,3 +129,24 @@ fn links_and_folders_of_others_are_refused() {
     fs::set_permissions(&below, Permissions::from_mode(0o700)).unwrap();
     drop(SqliteStore::open(&below.join("races.db"), Access::Write).unwrap());
 }
+
+#[test]
+fn a_log_that_cannot_be_read_is_named_with_what_to_do() {
+    let place = filled();
+    let mut store = place.open();
+    store.begin(&[], NOW).unwrap();
+    let log = place.folder.path().join("races.db-wal");
+    assert!(
+        fs::metadata(&log).unwrap().len() > 0,
+        "nothing is in the log"
+    );
+    // As a run leaves them that is killed; where no file can be made, there is no index.
+    let copy = Place::new();
+    fs::copy(place.path(), copy.path()).unwrap();
+    fs::copy(&log, copy.folder.path().join("races.db-wal")).unwrap();
+    symlink("races.db-shm", copy.folder.path().join("races.db-shm")).unwrap();
+    let error = SqliteStore::open(&copy.path(), Access::Read).unwrap_err();
+    let told = error.to_string();
+    assert!(told.contains("races.db-wal beside it"), "{told}");
+    assert!(told.contains("copy both to another folder"), "{told}");
+}
