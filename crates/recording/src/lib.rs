@@ -22,6 +22,6 @@ mod writer;
 pub use blocks::Source;
 pub use entries::{Entries, Item, MOST_VALUES};
 pub use notes::{Counts, Ending, Header, Hello, Module, Part, Unmapped};
-pub use reader::{Mapped, Process, Recording, RecordingError, Thread};
+pub use reader::{MOST_THREADS, Mapped, Process, Recording, RecordingError, Thread};
 pub use steps::{Damage, Step, steps};
 pub use writer::Writer;
