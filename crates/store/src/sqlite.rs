@@ -14,9 +14,9 @@ use crate::{
     StoredRun,
 };
 use redhanded_model::{Fingerprint, Race, Report};
+use redhanded_sys::open_regular;
 use rusqlite::{Connection, ErrorCode, MAIN_DB, OpenFlags, ffi};
 use std::ffi::c_int;
-use std::fs::File;
 use std::io::ErrorKind::NotFound;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -45,7 +45,7 @@ pub struct SqliteStore {
 #[must_use]
 pub fn is_store(path: &Path) -> bool {
     let mut start = [0; 16];
-    let read = File::open(path).and_then(|mut file| file.read_exact(&mut start));
+    let read = open_regular(path).and_then(|mut file| file.read_exact(&mut start));
     read.is_ok() && start == *b"SQLite format 3\0"
 }
 
@@ -71,7 +71,7 @@ impl SqliteStore {
         if !exists && access == Access::Read {
             return Err(StoreError::Missing(path.to_owned()));
         }
-        if exists && File::open(&real).is_ok() && !is_store(&real) {
+        if exists && open_regular(&real).is_ok() && !is_store(&real) {
             return Err(StoreError::NotAStore(path.to_owned()));
         }
         let mut store = Self {

@@ -67,7 +67,6 @@ fn what_is_no_regular_file_is_not_opened() {
         "analyze pipe",
         "report pipe",
         "report --annotations pipe report.json",
-        "report --suppressions pipe report.json",
         "triage --import-tsan pipe",
     ] {
         fs::write(
