@@ -34,6 +34,19 @@ compile() {
 # $as_user COMMAND: as an ordinary user. Not a function, which would be another process between.
 as_user="setpriv --reuid=$ORDINARY --regid=$ORDINARY --clear-groups"
 
+# own_recorder: the tool, and a recorder of our own that stands in for the real one. `record` ends with 7.
+own_recorder() {
+    mkdir -p data/redhanded/recorder
+    compile recorder
+    chmod 755 recorder
+    mv recorder data/redhanded/recorder/libdynamorio.so
+    : > data/redhanded/recorder/libredhanded_recorder.so
+    # Beside the binary there may be a real one.
+    [ -e tool ] || cp "$REDHANDED" tool
+    REDHANDED="$PWD/tool"
+    export XDG_DATA_HOME="$PWD/data"
+}
+
 # until_true COMMAND: waits until it succeeds, for 40 seconds.
 until_true() {
     tries=0

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread::available_parallelism;
@@ -216,6 +217,8 @@ fn place(file: &Path, folder: &Path) -> Result<()> {
     let name = file.file_name().context("a file has no name")?;
     let draft = folder.join(".draft");
     fs::copy(file, &draft).with_context(|| format!("cannot copy {}", file.display()))?;
+    // It is not used if others may write to it, whatever the umask says.
+    fs::set_permissions(&draft, fs::Permissions::from_mode(0o755))?;
     fs::rename(&draft, folder.join(name))?;
     Ok(())
 }

@@ -91,10 +91,7 @@ impl HappensBefore {
     fn thread(&mut self, id: TaskId) -> u32 {
         let (index, is_new) = self.ids.index(id);
         if is_new {
-            let mut known = Released::default();
-            for other in 0..index {
-                known.join(&self.release(other));
-            }
+            let known = self.release_by_all();
             self.add_thread(index, known);
         }
         index
@@ -183,6 +180,21 @@ impl HappensBefore {
         Released {
             certain,
             possible: self.possible.release(index),
+        }
+    }
+
+    /// The same if all threads do. Nobody knows more of a thread than the thread itself, so what
+    /// they know together is what each knows of itself.
+    fn release_by_all(&mut self) -> Released {
+        let mut certain = Clock::default();
+        for (index, thread) in (0..).zip(&mut self.threads) {
+            let tick = thread.certain.get(index);
+            certain.raise(index, tick);
+            thread.certain.raise(index, tick.saturating_add(1));
+        }
+        Released {
+            certain,
+            possible: self.possible.release_by_all(),
         }
     }
 

@@ -6,6 +6,10 @@ use crate::shadow::QuickHash;
 use crate::{Mode, Object, ObjectKind, What};
 use std::collections::HashSet;
 
+/// No more locks of a thread are told apart. Sets of locks are kept, and a foreign stream may
+/// take locks without end.
+const MOST: usize = 64;
+
 /// The locks of one thread.
 #[derive(Default)]
 struct Thread {
@@ -13,6 +17,8 @@ struct Thread {
     holds: Vec<Hold>,
     sets: Sets,
     level: u32,
+    /// How many more it has taken than are told apart.
+    beyond: u32,
 }
 
 struct Hold {
@@ -52,6 +58,12 @@ impl Held {
     pub fn sets(&self, thread: u32) -> Sets {
         let thread = self.threads.get(thread as usize);
         thread.map_or_else(Sets::default, |thread| thread.sets)
+    }
+
+    /// Whether a thread holds more locks than are told apart, so that its set lacks some.
+    pub fn is_beyond(&self, thread: u32) -> bool {
+        let thread = self.threads.get(thread as usize);
+        thread.is_some_and(|thread| thread.beyond > 0)
     }
 
     /// Takes note of an event that may change what is held.
@@ -110,9 +122,13 @@ impl Held {
 
     fn acquire(&mut self, thread: u32, lock: Object, mode: Mode, sets: &mut LockSets) {
         let thread = self.thread(thread);
-        match thread.holds.iter_mut().find(|hold| hold.lock == lock) {
-            Some(hold) => hold.times = hold.times.saturating_add(1),
-            None => thread.holds.push(Hold { lock, times: 1 }),
+        if let Some(hold) = thread.holds.iter_mut().find(|hold| hold.lock == lock) {
+            hold.times = hold.times.saturating_add(1);
+        } else if thread.holds.len() >= MOST && lock.kind != ObjectKind::InterruptLevel {
+            thread.beyond = thread.beyond.saturating_add(1);
+            return;
+        } else {
+            thread.holds.push(Hold { lock, times: 1 });
         }
         thread.sets.any = sets.with(thread.sets.any, lock);
         if mode == Mode::Exclusive {
@@ -124,7 +140,10 @@ impl Held {
     fn release(&mut self, thread: u32, lock: Object, sets: &mut LockSets) -> bool {
         let thread = self.thread(thread);
         let Some(at) = thread.holds.iter().position(|hold| hold.lock == lock) else {
-            return false;
+            // It may be one of those.
+            let is_beyond = thread.beyond > 0;
+            thread.beyond = thread.beyond.saturating_sub(1);
+            return is_beyond;
         };
         thread.holds[at].times -= 1;
         if thread.holds[at].times == 0 {

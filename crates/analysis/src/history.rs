@@ -189,6 +189,10 @@ impl History {
         if let Some(lane) = lanes.find(|lane| lane.thread() == entry.thread) {
             lane.add(entry, stamp, needed);
         } else {
+            if self.others.is_empty() {
+                // There are as many words as the program shares, most of them by two threads.
+                self.others.reserve_exact(1);
+            }
             self.others.push(Lane::new(entry, stamp));
         }
     }

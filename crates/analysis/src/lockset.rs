@@ -80,6 +80,7 @@ pub struct Lockset {
     indices: HashMap<[Place; 2], usize, QuickHash>,
     found: Vec<Suspicion>,
     met: Vec<Met>,
+    left_out: u64,
 }
 
 /// An access as it is remembered.
@@ -215,6 +216,12 @@ impl Lockset {
         &self.found
     }
 
+    /// How many accesses were left out, because their thread held more locks than are told apart.
+    #[must_use]
+    pub const fn left_out(&self) -> u64 {
+        self.left_out
+    }
+
     /// What was found.
     #[must_use]
     pub fn finish(self) -> Vec<Suspicion> {
@@ -254,6 +261,10 @@ impl Lockset {
     }
 
     fn access(&mut self, index: u32, place: Place, access: &Access) {
+        if self.held.is_beyond(index) {
+            self.left_out += 1;
+            return;
+        }
         let held = self.held.sets(index);
         let mut held = if access.kind.writes() {
             held.exclusive

@@ -138,6 +138,15 @@ impl Possible {
         before
     }
 
+    /// The same if all threads release something.
+    pub fn release_by_all(&self) -> Clock<u64> {
+        let mut before = Clock::default();
+        for (index, thread) in (0..).zip(&self.threads) {
+            before.raise(index, thread.region.rank());
+        }
+        before
+    }
+
     /// All of this is before the current region.
     pub fn acquire(&mut self, index: u32, released: &Clock<u64>) {
         self.learn(index, |before| before.join(released));

@@ -4,6 +4,11 @@
 //! `cargo bench -p redhanded --bench base_cost`, with names of operations after
 //! `--` to measure only those.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "benchmarks write into folders of their own"
+)]
+
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Instant;

@@ -4,6 +4,8 @@
 //! touches it, and what memory that was. Each holds a piece of each thread, and something for
 //! each shared word.
 
+mod allowance;
+mod files;
 mod modules;
 mod pairs;
 mod shared;
@@ -15,6 +17,8 @@ use crate::exit::Failure;
 use crate::namer::{Hired, Namer, Work};
 use crate::observe::Display;
 use crate::{debuginfod, run, screen};
+use allowance::Allowance;
+use files::Files;
 use modules::Modules;
 use pairs::{Gathering, Pair, Pairs, Place, resolve};
 use redhanded_analysis::{Event, HappensBefore, Lockset, Sequencers, What};
@@ -25,13 +29,11 @@ use redhanded_recording::translate::Translator;
 use redhanded_recording::{Damage, Process, Recording, became_another, steps};
 use redhanded_report::{Progress, Shown, Terminal, Writer};
 use redhanded_session::{Answer, Question};
-use redhanded_sys::{Rights, effective_user, renounce_debug_information};
+use redhanded_sys::renounce_debug_information;
 use redhanded_verdict::judge;
 use shared::Shared;
 use sorting::Sorting;
 use std::collections::HashMap;
-use std::fs;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -108,21 +110,18 @@ pub fn examine(
     shown: Shown,
 ) -> Result<Examined, Failure> {
     let recording = Recording::open(path)?;
+    let files = Files::of(&recording);
     let work = Work {
         search,
+        rights: files.rights(),
         ..Work::default()
     };
-    let mut namer = Namer::start(work)?.alone()?;
+    let namer = Namer::start(work)?.alone()?;
     renounce_debug_information();
-    // Whoever owns a recording chose the files that it names.
-    if effective_user() == 0
-        && let Ok(about) = fs::metadata(path)
-    {
-        let rights = Rights::of_owner(about.uid(), about.gid());
-        namer.asker.tell(&Question::Rights(rights));
-    }
     let mut examination = Examination {
         recording: &recording,
+        files,
+        allowance: Allowance::of(&recording),
         how,
         namer,
         display,
@@ -140,6 +139,11 @@ pub fn examine(
         } else {
             // Nothing can race in it.
             examination.count(process);
+        }
+        if let Some(why) = examination.allowance.spent() {
+            let why = why.to_owned();
+            examination.unseen("the rest of the recording", why);
+            break;
         }
     }
     let (races, set_aside) = examination.folder.into_races();
@@ -184,8 +188,20 @@ fn about(recording: &Recording) -> Run {
     }
 }
 
+/// How much the analyses may have to keep of some events: each word of an access, and what a
+/// thread knows of all others.
+fn work(events: &[Event], threads: u64) -> u64 {
+    let of = |event: &Event| match event.what {
+        What::Access(access) => 1 + access.bytes.len / 8,
+        _ => 1 + threads / 16,
+    };
+    events.iter().map(of).fold(1, u64::saturating_add)
+}
+
 struct Examination<'a> {
     recording: &'a Recording,
+    files: Files,
+    allowance: Allowance,
     how: &'a [Analysis],
     namer: Hired,
     display: &'a Display,
@@ -219,6 +235,9 @@ impl Examination<'_> {
             self.recorded.entries += 1;
             self.recorded.sequencers += u64::from(step.item.number.is_some());
             last = Some(step.item);
+            if !self.allowance.allows(1) {
+                break;
+            }
         }
         if !became_another(last.as_slice()) {
             self.ended_early(process, &damage);
@@ -251,7 +270,7 @@ impl Examination<'_> {
         let total = self.recording.size(process);
         let progress = Progress::bytes(self.shown, "analysing", total.saturating_mul(3));
         let started = self.recording.header().started;
-        let modules = Modules::of(process, started, &mut self.modules);
+        let modules = Modules::of(process, &self.files, started, &mut self.modules);
         for question in modules.tell() {
             self.namer.asker.tell(&question);
         }
@@ -259,7 +278,7 @@ impl Examination<'_> {
             let why = "changed after the recording was made, so its names are not used";
             self.unseen(path, why);
         }
-        let shared = Shared::of(self.recording, process, &progress);
+        let shared = Shared::of(self.recording, process, &progress, &mut self.allowance);
         let (pairs, translator) = self.pairs(process, &modules, &shared, &progress);
         self.recorded.processes += 1;
         self.recorded.threads += translator.tasks().len() as u64;
@@ -311,11 +330,20 @@ impl Examination<'_> {
         let mut events: Vec<Event> = Vec::new();
         let mut last: HashMap<_, u64> = HashMap::new();
         let mut entries = 0u64;
+        let mut is_over = false;
         for step in steps(self.recording, process, &damage) {
             entries += 1;
             progress.advance(16);
             self.recorded.sequencers += u64::from(step.item.number.is_some());
             translator.step(&step, &mut judge, &mut events);
+            if translator.is_full() {
+                is_over = true;
+            }
+            let threads = translator.tasks().len() as u64;
+            if is_over || !self.allowance.allows(work(&events, threads)) {
+                is_over = true;
+                break;
+            }
             for event in events.drain(..) {
                 if let Some(number) = event.number {
                     last.insert(event.thread, number);
@@ -341,10 +369,23 @@ impl Examination<'_> {
         if let Some(analysis) = sequencers {
             pairs.add_findings(Analysis::Sequencers, analysis.finish());
         }
+        let mut left_out = 0;
         if let Some(analysis) = lockset {
+            left_out = analysis.left_out();
             pairs.add_suspicions(analysis.finish());
         }
         let mut pairs = pairs.finish();
+        if translator.is_full() {
+            let why = format!("only {} threads are told apart", translator.tasks().len());
+            self.unseen("the rest of a process", why);
+        }
+        if left_out > 0 {
+            let what = format!("{left_out} accesses, by lockset");
+            self.unseen(&what, "their threads held more locks than are told apart");
+        }
+        if is_over {
+            pairs.distrust_from(&last);
+        }
         if damage.get().is_some() {
             // What an unfinished region did later is not known.
             pairs.distrust_from(&last);

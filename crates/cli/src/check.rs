@@ -13,11 +13,11 @@ use redhanded_image::is_race_at;
 use redhanded_model::{Analysed, Candidate, Race, RaceStanding, Report, Run};
 use redhanded_process::Program;
 use redhanded_recorder::Engine;
-use redhanded_report::{Terminal, Writer};
+use redhanded_report::{Terminal, Writer, open_private};
 use redhanded_sys::{self as sys, REQUESTS};
 use redhanded_target::Signals;
 use redhanded_verdict::judge;
-use std::fs::File;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, ExitStatus, Stdio};
 use std::sync::Arc;
@@ -34,7 +34,8 @@ pub fn check(arguments: &Check) -> Result<ExitCode, Failure> {
     arguments.telling.documents.check()?;
     Program::find(&arguments.program)?;
     Engine::find()?;
-    let folder = tempfile::tempdir()?;
+    // Other processes are told of it by its path.
+    let folder = tempfile::tempdir_in(sys::temporary_place())?;
     let own = folder.path().join("recording");
     let recording = arguments.recording.as_deref().unwrap_or(&own);
     let mut steps = Steps::new(&signals);
@@ -42,9 +43,12 @@ pub fn check(arguments: &Check) -> Result<ExitCode, Failure> {
     say(arguments, "recording");
     let mut record = redhanded(&["record", "--quiet", "-o"]);
     record.arg(recording).arg("--").args(&arguments.program);
+    // A file of this name may be an earlier recording.
+    let before = Written::at(recording);
     let recorded = steps.run(record)?;
-    if !recording.exists() {
-        return Ok(status(recorded));
+    let written = Written::at(recording);
+    if written == before || written.is_none_or(|written| written.length == 0) {
+        return Ok(not_recorded(recorded));
     }
 
     say(arguments, "analysing the recording");
@@ -95,6 +99,34 @@ fn status(of: ExitStatus) -> ExitCode {
     use std::os::unix::process::ExitStatusExt;
     let code = of.code().unwrap_or_else(|| 128 + of.signal().unwrap_or(0));
     ExitCode::from(u8::try_from(code).unwrap_or(FAILED))
+}
+
+/// The exit status if there is nothing to analyse: never success.
+fn not_recorded(of: ExitStatus) -> ExitCode {
+    if of.success() {
+        ExitCode::from(FAILED)
+    } else {
+        status(of)
+    }
+}
+
+/// A file with contents of some moment.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Written {
+    file: (u64, u64),
+    changed: (i64, i64),
+    length: u64,
+}
+
+impl Written {
+    fn at(path: &Path) -> Option<Self> {
+        let about = path.metadata().ok()?;
+        Some(Self {
+            file: (about.dev(), about.ino()),
+            changed: (about.ctime(), about.ctime_nsec()),
+            length: about.len(),
+        })
+    }
 }
 
 /// Whether both sides have names by which they can be found again.
@@ -174,7 +206,7 @@ fn hunted(
     hunt.arg("--").args(&arguments.program);
     // What the program prints was printed when it was recorded.
     hunt.stdin(Stdio::null()).stdout(Stdio::null());
-    hunt.stderr(File::create(&said)?);
+    hunt.stderr(open_private(&said)?);
     steps.run(hunt)?;
     if !caught.exists() {
         let said = std::fs::read(&said).unwrap_or_default();

@@ -6,9 +6,9 @@ use crate::screen;
 use redhanded_process::Program;
 use redhanded_recorder::{Engine, Options, Outcome, Progress};
 use redhanded_recording::{Ending, Header, Writer};
+use redhanded_report::open_private;
 use redhanded_target as target;
 use redhanded_target::Signals;
-use std::fs::File;
 use std::io::{BufWriter, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -39,7 +39,8 @@ pub fn record(arguments: &Record) -> Result<ExitCode, Failure> {
         path: path.clone(),
         source,
     };
-    let file = File::create(&path).map_err(failed)?;
+    let file = open_private(&path).map_err(failed)?;
+    let empty = file.try_clone().map_err(failed)?;
     let writer = Writer::new(BufWriter::new(file), &header(&program)).map_err(failed)?;
     let options = Options {
         until: arguments.until,
@@ -48,8 +49,12 @@ pub fn record(arguments: &Record) -> Result<ExitCode, Failure> {
     let mut shown = Display::new(arguments);
     let outcome = redhanded_recorder::record(&program, &engine, options, &signals, writer, |at| {
         shown.show(at);
-    })?;
+    });
     shown.clear();
+    let outcome = outcome.inspect_err(|_| {
+        // Nothing was recorded, and nothing is left that could be taken for a recording.
+        let _ = empty.set_len(0);
+    })?;
     if outcome.lost_processes > 0 {
         screen::say(&format!(
             "redhanded: {} processes could not be recorded, or not to their end: they changed their \
@@ -64,7 +69,9 @@ pub fn record(arguments: &Record) -> Result<ExitCode, Failure> {
         screen::say("redhanded: what was written until then is kept and can be analysed");
         return Err(failed(source));
     }
-    Ok(exit::of_program(ending(&outcome.ending)))
+    let ending = ending(&outcome.ending);
+    let unknown = || Failure::Usage("how the program ended is not known".to_owned());
+    ending.map(exit::of_program).ok_or_else(unknown)
 }
 
 /// The program's name with an ending that says what it is.
@@ -90,18 +97,14 @@ fn header(program: &Program) -> Header {
     }
 }
 
-const fn ending(ending: &Ending) -> target::Ending {
+/// How the program ended, if that was seen.
+fn ending(ending: &Ending) -> Option<target::Ending> {
     match (ending.status, ending.signal) {
-        (_, Some(signal)) => target::Ending::Killed {
+        (_, Some(signal)) => Some(target::Ending::Killed {
             signal,
             core: false,
-        },
-        (status, None) => target::Ending::Exited {
-            status: match status {
-                Some(status) => status,
-                None => 0,
-            },
-        },
+        }),
+        (status, None) => status.map(|status| target::Ending::Exited { status }),
     }
 }
 
@@ -185,5 +188,30 @@ impl Display {
         if self.in_place {
             screen::show(b"\r\x1b[K");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_ending_that_nobody_saw_is_no_success() {
+        let of = |status, signal| {
+            ending(&Ending {
+                status,
+                signal,
+                ..Ending::default()
+            })
+        };
+        assert_eq!(of(None, None), None);
+        assert_eq!(
+            of(Some(0), None),
+            Some(target::Ending::Exited { status: 0 })
+        );
+        assert!(matches!(
+            of(None, Some(9)),
+            Some(target::Ending::Killed { signal: 9, .. })
+        ));
     }
 }

@@ -5,10 +5,12 @@ use crate::exit::Failure;
 use crate::memory::default_store;
 use crate::project::Project;
 use crate::screen;
+use crate::verdicts::MOST_TEXT;
 use redhanded_model::{Fingerprint, Race, State};
 use redhanded_store::{
     Access, Decision, Moment, Pattern, SqliteStore, Store, StoredRace, import_tsan,
 };
+use redhanded_sys::read_regular_text;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -135,7 +137,7 @@ pub fn by_id<'a>(races: impl Iterator<Item = &'a Race>, id: &str) -> Result<&'a 
 }
 
 fn import(path: &Path) -> Result<ExitCode, Failure> {
-    let text = std::fs::read_to_string(path)
+    let text = read_regular_text(path, MOST_TEXT)
         .map_err(|error| Failure::Usage(format!("cannot read {}: {error}", path.display())))?;
     let (ours, others) = import_tsan(&text);
     screen::print(screen::cleaned(&ours).as_bytes())?;

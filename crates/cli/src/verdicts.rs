@@ -2,7 +2,11 @@
 
 use crate::arguments::{Show, Verdicts};
 use crate::exit::Failure;
+use redhanded_sys::read_regular_text;
 use redhanded_verdict::Annotations;
+
+/// What people write by hand, or other tools for them, is shorter.
+pub const MOST_TEXT: u64 = 64 << 20;
 
 impl Verdicts {
     /// The user's annotations.
@@ -10,7 +14,7 @@ impl Verdicts {
         let Some(path) = &self.annotations else {
             return Ok(Annotations::default());
         };
-        let text = std::fs::read_to_string(path).map_err(|error| {
+        let text = read_regular_text(path, MOST_TEXT).map_err(|error| {
             let file = path.display();
             Failure::Usage(format!("cannot read the annotations in {file}: {error}"))
         })?;

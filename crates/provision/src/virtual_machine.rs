@@ -6,7 +6,7 @@ use super::initramfs::{self, INIT};
 use super::serial_ports::{self, Listeners, Output, Ports};
 use super::{VmOptions, last_line, on_file, system, unsupported};
 use crate::ProvisionError;
-use redhanded_sys::die_with_this_thread;
+use redhanded_sys::{die_with_this_thread, temporary_place};
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, Permissions};
 use std::io::{Read, Seek, SeekFrom};
@@ -53,12 +53,12 @@ impl VirtualMachine {
             ));
         }
         let accelerator = accelerator::choose(options)?;
-        // Only the owner can reach the folder: whoever can connect to the gdbstub
-        // controls the machine.
+        // Only the owner can reach the folder, and nobody else exchange it: whoever can
+        // connect to the gdbstub controls the machine.
         let folder = tempfile::Builder::new()
             .prefix("redhanded-vm-")
             .permissions(Permissions::from_mode(0o700))
-            .tempdir()
+            .tempdir_in(temporary_place())
             .map_err(system("cannot create a folder for the virtual machine"))?;
         let initramfs = initramfs::in_folder(options, folder.path())?;
         let said = folder.path().join("qemu.err");

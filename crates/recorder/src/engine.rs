@@ -1,6 +1,9 @@
 //! Where the recorder is.
 
+use redhanded_sys::{Exchangeable, effective_user, exchangeable_but_by};
 use std::env;
+use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use thiserror::Error;
 
@@ -20,14 +23,28 @@ pub struct Engine {
     pub client: PathBuf,
 }
 
-/// There is no recorder.
+/// There is no recorder that can be used.
 #[derive(Debug, Error)]
-#[error(
-    "the recorder is not there (looked for it in {}); build it with `cargo xtask recorder`, which \
-     needs cmake and gcc, or set XDG_DATA_HOME to where redhanded/recorder is",
-    list(.0)
-)]
-pub struct NoEngine(Vec<PathBuf>);
+pub enum NoEngine {
+    /// It is in none of these folders.
+    #[error(
+        "the recorder is not there (looked for it in {}); build it with `cargo xtask recorder`, \
+         which needs cmake and gcc, or set XDG_DATA_HOME to where redhanded/recorder is",
+        list(.0)
+    )]
+    Missing(Vec<PathBuf>),
+    /// Somebody else could have put it there, and it would run with the caller's rights.
+    #[error(
+        "the recorder in {} is not used, because {why}; set XDG_DATA_HOME to a folder of your own",
+        .folder.display()
+    )]
+    Refused {
+        /// Where it is.
+        folder: PathBuf,
+        /// Who could.
+        why: String,
+    },
+}
 
 fn list(folders: &[PathBuf]) -> String {
     let names: Vec<String> = folders.iter().map(|f| f.display().to_string()).collect();
@@ -38,29 +55,62 @@ impl Engine {
     /// Finds it beside the binary, or in the user's data folder.
     ///
     /// # Errors
-    /// Where it was looked for.
+    /// Where it was looked for, or why what is there is not used.
     pub fn find() -> Result<Self, NoEngine> {
         let mut folders = Vec::new();
-        let beside = env::current_exe().ok();
-        if let Some(folder) = beside.as_deref().and_then(Path::parent) {
-            folders.push(folder.join(FOLDER));
+        if let Ok(binary) = env::current_exe()
+            && let Some(folder) = binary.parent()
+        {
+            // Whoever owns the binary could have exchanged that.
+            let owner = binary.metadata().map_or(0, |about| about.uid());
+            folders.push((folder.join(FOLDER), owner));
         }
         if let Some(folder) = data_folder() {
-            folders.push(folder.join("redhanded").join(FOLDER));
+            folders.push((folder.join("redhanded").join(FOLDER), effective_user()));
         }
-        let found = folders.iter().find_map(|folder| Self::within(folder));
-        found.ok_or(NoEngine(folders))
+        for (folder, trusted) in &folders {
+            if let Some(engine) = Self::within(folder, *trusted)? {
+                return Ok(engine);
+            }
+        }
+        let folders = folders.into_iter().map(|(folder, _)| folder);
+        Err(NoEngine::Missing(folders.collect()))
     }
 
-    /// The recorder in `folder`, if it is there.
-    #[must_use]
-    pub fn within(folder: &Path) -> Option<Self> {
-        let engine = Self {
-            library: folder.join(LIBRARY),
-            client: folder.join(CLIENT),
+    /// The recorder in `folder`, if it is there, by paths without links. Whoever could exchange
+    /// it would have the caller's rights; that may be root, the caller and `trusted`.
+    ///
+    /// # Errors
+    /// If others could exchange it.
+    pub fn within(folder: &Path, trusted: u32) -> Result<Option<Self>, NoEngine> {
+        let refused = |why| NoEngine::Refused {
+            folder: folder.to_owned(),
+            why,
         };
-        (engine.library.is_file() && engine.client.is_file()).then_some(engine)
+        let (library, client) = (folder.join(LIBRARY), folder.join(CLIENT));
+        if !(library.is_file() && client.is_file()) {
+            return Ok(None);
+        }
+        Ok(Some(Self {
+            library: trustworthy(&library, trusted).map_err(refused)?,
+            client: trustworthy(&client, trusted).map_err(refused)?,
+        }))
     }
+}
+
+/// The path of a file without links, unless somebody else could exchange or change the file.
+fn trustworthy(file: &Path, trusted: u32) -> Result<PathBuf, String> {
+    let unknown = |why: io::Error| format!("{} cannot be looked at: {why}", file.display());
+    let file = file.canonicalize().map_err(unknown)?;
+    // The file itself is the first of its ancestors.
+    if let Some(part) = exchangeable_but_by(&file, trusted).map_err(unknown)? {
+        return Err(part.to_string());
+    }
+    let about = file.metadata().map_err(unknown)?;
+    if about.mode() & 0o022 != 0 {
+        return Err(Exchangeable::Writable(file).to_string());
+    }
+    Ok(file)
 }
 
 /// Where a user's programs keep their data, by the usual convention.
@@ -71,4 +121,59 @@ fn data_folder() -> Option<PathBuf> {
         let home = named("HOME").filter(absolute)?;
         Some(home.join(".local/share"))
     })
+}
+
+#[cfg(test)]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "tests write into folders of their own"
+)]
+mod tests {
+    use super::*;
+    use std::fs::{self, Permissions};
+    use std::os::unix::fs::{PermissionsExt, chown, symlink};
+
+    fn refused(folder: &Path) -> String {
+        let found = Engine::within(folder, effective_user());
+        let error = found.expect_err("another user could exchange it");
+        error.to_string()
+    }
+
+    #[test]
+    fn a_recorder_that_others_could_exchange_is_not_used() {
+        let place = tempfile::tempdir().unwrap();
+        let place = place.path().canonicalize().unwrap();
+        let folder = place.join("recorder");
+        fs::create_dir(&folder).unwrap();
+        let us = effective_user();
+        assert_eq!(Engine::within(&folder, us).unwrap(), None);
+        let set = |path: &Path, mode| {
+            fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+        };
+        for name in [LIBRARY, CLIENT] {
+            fs::write(folder.join(name), "").unwrap();
+            set(&folder.join(name), 0o755);
+        }
+        symlink(&folder, place.join("link")).unwrap();
+        let engine = Engine::within(&place.join("link"), us).unwrap().unwrap();
+        assert_eq!(engine.client, folder.join(CLIENT));
+
+        set(&folder.join(CLIENT), 0o775);
+        assert!(refused(&folder).contains("other users may write to"));
+        set(&folder.join(CLIENT), 0o755);
+        set(&folder, 0o777);
+        assert!(refused(&folder).contains("other users may write to"));
+        set(&folder, 0o755);
+        if us != 0 {
+            eprintln!("skipped in part: only root can give a file away");
+            return;
+        }
+        for theirs in [folder.join(LIBRARY), folder.clone()] {
+            chown(&theirs, Some(4711), None).unwrap();
+            assert!(refused(&folder).contains("belongs to another user"));
+            // The binary is theirs as well.
+            assert!(Engine::within(&folder, 4711).unwrap().is_some());
+            chown(&theirs, Some(0), None).unwrap();
+        }
+    }
 }

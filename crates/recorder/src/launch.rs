@@ -5,7 +5,6 @@ use redhanded_process::Program;
 use redhanded_sys::{self as sys, Launch, Parent, SignalSet};
 use redhanded_target::TargetError;
 use std::ffi::{CString, OsStr, OsString};
-use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::symlink;
@@ -100,7 +99,7 @@ fn first_line(path: &Path) -> Option<(OsString, Option<OsString>)> {
     /// The kernel looks at no more of a file.
     const LONGEST: u64 = 256;
     let mut text = Vec::new();
-    let file = File::open(path).ok()?;
+    let file = sys::open_regular(path).ok()?;
     file.take(LONGEST).read_to_end(&mut text).ok()?;
     let line = text.strip_prefix(b"#!")?;
     let line = line.split(|byte| *byte == b'\n').next()?.trim_ascii();

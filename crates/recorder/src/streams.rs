@@ -12,6 +12,8 @@ use std::time::Duration;
 
 /// How many pipes there are for processes that do not exist yet. One that finds none waits.
 const AHEAD: u64 = 8;
+/// No more are made: a reader of the recording takes no more processes.
+const MOST: u64 = 4096;
 /// How much is read at a time.
 const AT_ONCE: usize = 1 << 20;
 /// How long the page is that the processes share. `struct shared` in recorder/recorder.h.
@@ -79,14 +81,24 @@ impl Streams {
     fn make_more(&mut self) -> io::Result<()> {
         let taken = self.word(TAKEN)?;
         // The program can write there too, so the number may be anything.
-        while self.made < taken.saturating_add(AHEAD).min(self.made + 64) {
+        let wanted = taken.saturating_add(AHEAD).min(self.made + 64).min(MOST);
+        while self.made < wanted {
             let path = self.folder.join(format!("stream.{}", self.made));
-            self.open.push(Stream {
-                process: self.made as u32,
-                pipe: Pipe::make(&path)?,
-                begun: Vec::new(),
-                greeted: false,
-            });
+            match Pipe::make(&path) {
+                Ok(pipe) => self.open.push(Stream {
+                    process: self.made as u32,
+                    pipe,
+                    begun: Vec::new(),
+                    greeted: false,
+                }),
+                // There may be room again when a process has ended. One that waits in vain until
+                // then counts itself as not recorded.
+                Err(_) if self.made >= AHEAD => {
+                    let _ = std::fs::remove_file(&path);
+                    break;
+                }
+                Err(error) => return Err(error),
+            }
             self.made += 1;
         }
         Ok(())

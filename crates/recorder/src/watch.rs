@@ -6,11 +6,10 @@ use crate::launch::launch;
 use crate::streams::{Came, Streams};
 use redhanded_process::Program;
 use redhanded_recording::wire::ChunkKind;
-use redhanded_recording::{Counts, Ending, Writer};
+use redhanded_recording::{Counts, Ending, MOST_THREADS, Writer};
 use redhanded_sys::{self as sys, Change, Launch};
 use redhanded_target::{Signals, TargetError};
 use std::collections::HashSet;
-use std::env;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -23,6 +22,10 @@ const TURN: Duration = Duration::from_millis(20);
 const GRACE: Duration = Duration::from_secs(5);
 /// How long its threads then have to write what they hold.
 const LAST: Duration = Duration::from_secs(1);
+
+/// How long what comes after the program's end is waited for. Processes that it has left behind
+/// may write for ever.
+const AFTERMATH: Duration = Duration::from_secs(5);
 
 /// How a program is recorded.
 #[derive(Clone, Copy, Debug, Default)]
@@ -110,13 +113,18 @@ pub fn record<W: Write>(
         started,
         stopped: None,
         ending: None,
+        ended: None,
     };
     let mut threads = HashSet::new();
     let mut failure = None;
     loop {
         let mut take = |process: u32, chunk: Chunk<'_>| {
-            if chunk.kind == ChunkKind::Entries {
-                threads.insert((process, chunk.thread));
+            if failure.is_none()
+                && chunk.kind == ChunkKind::Entries
+                && !is_one_of(&mut threads, process, chunk.thread)
+            {
+                let why = format!("it has more than {MOST_THREADS} threads");
+                failure = Some(io::Error::other(why));
             }
             if failure.is_none() {
                 let appended = writer.append(process, chunk.kind, chunk.thread, chunk.bytes);
@@ -132,7 +140,8 @@ pub fn record<W: Write>(
         let came = streams
             .read(wait, &mut take)
             .map_err(system("read from the program"))?;
-        if watch.ending.is_some() && came == Came::Nothing {
+        let is_late = watch.ended.is_some_and(|at| at.elapsed() >= AFTERMATH);
+        if watch.ending.is_some() && (came == Came::Nothing || is_late) {
             break;
         }
         if failure.is_some() {
@@ -174,6 +183,13 @@ pub fn record<W: Write>(
     })
 }
 
+/// Whether a thread is among those that a recording has room for. If one were left out, what it
+/// ordered would seem to be unordered, so nothing is kept after the last.
+fn is_one_of(threads: &mut HashSet<(u32, u32)>, process: u32, thread: u32) -> bool {
+    let thread = (process, thread);
+    threads.contains(&thread) || (threads.len() < MOST_THREADS && threads.insert(thread))
+}
+
 /// A program that is running.
 struct Watch {
     child: Launch,
@@ -182,6 +198,8 @@ struct Watch {
     /// When the recording was stopped, and why.
     stopped: Option<(Instant, String)>,
     ending: Option<Ending>,
+    /// When the program ended.
+    ended: Option<Instant>,
 }
 
 impl Watch {
@@ -225,6 +243,9 @@ impl Watch {
             milliseconds: self.started.elapsed().as_millis() as u64,
             ..Ending::default()
         };
+        if !matches!(change, Change::Stopped(..)) {
+            self.ended = Some(Instant::now());
+        }
         match change {
             Change::Exited(status) => {
                 self.ending = Some(Ending {
@@ -244,14 +265,15 @@ impl Watch {
     }
 }
 
-/// A folder that only we can enter. The recorder is told of it in a list of options, so its name
-/// must not have anything that separates them.
+/// A folder that only we can enter. It is reached by its path again and again, so nobody else may
+/// be able to exchange it. The recorder is told of it in a list of options, so its name must not
+/// have anything that separates them.
 fn private_folder() -> io::Result<TempDir> {
     let plain = |path: &Path| {
         let harmless = |c: char| c.is_ascii_alphanumeric() || "/_.-+".contains(c);
-        path.is_absolute() && path.to_str().is_some_and(|text| text.chars().all(harmless))
+        path.to_str().is_some_and(|text| text.chars().all(harmless))
     };
-    let wanted = env::temp_dir();
+    let wanted = sys::temporary_place();
     let within = if plain(&wanted) {
         wanted
     } else {
@@ -260,4 +282,20 @@ fn private_folder() -> io::Result<TempDir> {
     tempfile::Builder::new()
         .prefix("redhanded-record-")
         .tempdir_in(within)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_recording_has_room_for_as_many_threads_as_a_reader_takes() {
+        let mut threads = HashSet::new();
+        for thread in 0..MOST_THREADS as u32 {
+            assert!(is_one_of(&mut threads, thread % 3, thread));
+        }
+        assert!(is_one_of(&mut threads, 0, 0), "it is known");
+        assert!(!is_one_of(&mut threads, 1, 0));
+        assert_eq!(threads.len(), MOST_THREADS);
+    }
 }

@@ -8,7 +8,7 @@ use crate::reader::RecordingError;
 use crate::wire::{ChunkKind, ENTRY_SIZE};
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 
 /// A recording has no more blocks; as many entries of the index would be held.
@@ -27,6 +27,11 @@ pub trait Source {
     /// # Errors
     /// When that cannot be found out.
     fn length(&self) -> io::Result<u64>;
+
+    /// The user and the group that it belongs to, if it is a file.
+    fn owner(&self) -> Option<(u32, u32)> {
+        None
+    }
 }
 
 impl Source for File {
@@ -36,6 +41,11 @@ impl Source for File {
 
     fn length(&self) -> io::Result<u64> {
         Ok(self.metadata()?.len())
+    }
+
+    fn owner(&self) -> Option<(u32, u32)> {
+        let about = self.metadata().ok()?;
+        Some((about.uid(), about.gid()))
     }
 }
 

@@ -23,6 +23,6 @@ pub use blocks::Source;
 pub use container::is_recording;
 pub use entries::{Entries, Item, MOST_VALUES};
 pub use notes::{Counts, Ending, Header, Hello, Module, Part, Unmapped};
-pub use reader::{Mapped, Process, Recording, RecordingError, Thread};
+pub use reader::{MOST_THREADS, Mapped, Process, Recording, RecordingError, Thread};
 pub use steps::{Damage, Step, became_another, steps};
 pub use writer::Writer;

@@ -6,9 +6,9 @@ use crate::container::{self, Placed};
 use crate::entries::Entries;
 use crate::notes::{Ending, Header, Hello, Module, Unmapped};
 use crate::wire::ChunkKind;
+use redhanded_sys::open_regular;
 use serde::de::DeserializeOwned;
 use std::collections::HashMap;
-use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::{io, mem};
 
@@ -25,7 +25,14 @@ const MOST_PLACES: usize = 8 << 20;
 const MOST_PROCESSES: usize = 4096;
 
 /// It has no more threads. A reader holds a piece of each.
-const MOST_THREADS: usize = 8192;
+pub const MOST_THREADS: usize = 8192;
+
+/// How many times its own size a recording may be unpacked,
+const MOST_TIMES: u64 = 512;
+
+/// except that every recording may be as much. Entries that are alike pack to a thirtieth; only
+/// what was made for the purpose packs to a thousandth.
+const LEAST_UNPACKED: u64 = 256 << 20;
 
 /// A name of a thread is cut off behind as many bytes; the kernel's have 15.
 const LONGEST_NAME: usize = 64;
@@ -109,7 +116,7 @@ impl Recording {
     /// If it is none, or its beginning is damaged. A later damage is
     /// [`Recording::cut_short`].
     pub fn open(path: &Path) -> Result<Self, RecordingError> {
-        let file = File::open(path).map_err(|source| RecordingError::Read {
+        let file = open_regular(path).map_err(|source| RecordingError::Read {
             path: path.to_owned(),
             source,
         })?;
@@ -122,6 +129,7 @@ impl Recording {
     /// As for [`Recording::open`].
     pub fn read(source: Box<dyn Source>, path: &Path) -> Result<Self, RecordingError> {
         let (blocks, mut cut_short) = Blocks::find(&*source, path)?;
+        let length = source.length().unwrap_or(0);
         let damaged = |why| RecordingError::Damaged {
             path: path.to_owned(),
             why,
@@ -134,7 +142,10 @@ impl Recording {
             processes: Vec::new(),
             source,
         };
-        let mut loading = Loading::default();
+        let mut loading = Loading {
+            unpacked: length.saturating_mul(MOST_TIMES).max(LEAST_UNPACKED),
+            ..Loading::default()
+        };
         for (index, placed) in blocks.placed.iter().enumerate() {
             if let Err(why) = loading.take(&mut recording, *placed) {
                 if index == 0 {
@@ -158,6 +169,19 @@ impl Recording {
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// How long it is, in bytes.
+    #[must_use]
+    pub fn length(&self) -> u64 {
+        self.source.length().unwrap_or(0)
+    }
+
+    /// The user and the group that the file belongs to which was opened, whatever has its name
+    /// by now.
+    #[must_use]
+    pub fn owner(&self) -> Option<(u32, u32)> {
+        self.source.owner()
     }
 
     /// What it begins with.
@@ -280,6 +304,8 @@ struct Loading {
     threads: usize,
     places: usize,
     notes: usize,
+    /// How many more bytes may be unpacked.
+    unpacked: u64,
     contents: Vec<u8>,
 }
 
@@ -290,6 +316,8 @@ impl Loading {
         if !self.began && kind != container::HEADER {
             return Err("it has no header".into());
         }
+        let left = self.unpacked.checked_sub(placed.block.unpacked.into());
+        self.unpacked = left.ok_or("it unpacks to far more than a file of its size holds")?;
         if ChunkKind::new(kind) == Some(ChunkKind::Entries) {
             let index = self.process(recording, placed)?;
             let process = &mut recording.processes[index];

@@ -33,6 +33,10 @@ const ADDRESSES: std::ops::Range<u64> = 0x1_0000..1 << 47;
 /// Each entry has room for as many events with numbers of their own.
 const ROOM: u32 = 3;
 
+/// No more threads of a process are told apart, one after the other. What each knows of all
+/// others is kept.
+const MOST_TASKS: usize = 8192;
+
 /// More calls are never open in one another.
 const DEEPEST: usize = 256;
 
@@ -111,6 +115,9 @@ fn is_told(open: &[Open], touched: Bytes) -> bool {
 pub struct Translator<'a> {
     process: &'a Process,
     tasks: Vec<Task>,
+    /// By their bases, the latest thread that has ended, and the latest of all.
+    by_base: HashMap<u64, (Option<TaskId>, TaskId)>,
+    is_full: bool,
     /// What each thread is doing, by its index.
     threads: Vec<Thread>,
     /// Threads that were created and have not begun, by their number for the kernel.
@@ -174,6 +181,8 @@ impl<'a> Translator<'a> {
         Self {
             process,
             tasks: Vec::new(),
+            by_base: HashMap::new(),
+            is_full: false,
             threads: process
                 .threads()
                 .iter()
@@ -192,6 +201,13 @@ impl<'a> Translator<'a> {
     #[must_use]
     pub fn tasks(&self) -> &[Task] {
         &self.tasks
+    }
+
+    /// Whether there are more threads than can be told apart. Then the last step meant nothing,
+    /// and none that follows does.
+    #[must_use]
+    pub const fn is_full(&self) -> bool {
+        self.is_full
     }
 
     /// How many entries the recorder has lost so far.
@@ -267,10 +283,9 @@ impl<'a> Translator<'a> {
     /// A thread ends. The kernel gives back the robust mutexes that it holds, and clears a word
     /// that others may wait for or look at.
     fn ended(&mut self, task: TaskId, out: &mut Out<'_>) {
-        let task = &mut self.tasks[task.0 as usize];
-        task.has_ended = true;
+        self.note_end(task);
         out.release(ENDED);
-        if let Some(word) = task.cleared {
+        if let Some(word) = self.tasks[task.0 as usize].cleared {
             out.put(What::Access(Access {
                 bytes: bytes(word, 4),
                 kind: AccessKind::Write,
@@ -330,6 +345,10 @@ impl<'a> Translator<'a> {
     }
 
     fn new_task(&mut self, thread: u32, creator: Option<(TaskId, Place)>) -> TaskId {
+        if self.tasks.len() == MOST_TASKS {
+            self.is_full = true;
+            return TaskId(0);
+        }
         let id = TaskId(u32::try_from(self.tasks.len()).unwrap_or(u32::MAX));
         let threads = self.process.threads();
         self.tasks.push(Task {
@@ -391,7 +410,7 @@ impl<'a> Translator<'a> {
         };
         out.put(What::Start);
         let (base, pointer) = (item.value(0).unwrap_or(0), item.value(1).unwrap_or(0));
-        self.tasks[task.0 as usize].base = base;
+        self.has_base(task, base);
         if pointer != 0 {
             let stack = self.memory.stack(pointer);
             self.tasks[task.0 as usize].stack = Some(stack);
@@ -505,13 +524,25 @@ impl<'a> Translator<'a> {
     /// The thread that a `pthread_t` stands for and that has ended: the latest, because the next
     /// one that gets this address cannot have ended yet.
     fn joined(&self, base: u64) -> Option<TaskId> {
-        let is_named = |task: &Task| task.base == base && base != 0;
-        let tasks = &self.tasks;
-        let ended = tasks
-            .iter()
-            .rposition(|task| is_named(task) && task.has_ended);
-        let index = ended.or_else(|| tasks.iter().rposition(is_named))?;
-        Some(TaskId(u32::try_from(index).ok()?))
+        let (ended, latest) = self.by_base.get(&base)?;
+        Some(ended.unwrap_or(*latest))
+    }
+
+    /// A thread says where its thread-local memory is.
+    fn has_base(&mut self, id: TaskId, base: u64) {
+        self.tasks[id.0 as usize].base = base;
+        if base != 0 {
+            let (_, latest) = self.by_base.entry(base).or_insert((None, id));
+            *latest = id.max(*latest);
+        }
+    }
+
+    fn note_end(&mut self, id: TaskId) {
+        let task = &mut self.tasks[id.0 as usize];
+        task.has_ended = true;
+        if let Some((ended, _)) = self.by_base.get_mut(&task.base) {
+            *ended = Some(id).max(*ended);
+        }
     }
 
     fn system_call(&mut self, thread: u32, item: &Item, out: &mut Out<'_>) {
@@ -542,7 +573,7 @@ impl<'a> Translator<'a> {
             result,
             is_inner,
             &mut self.memory,
-            &self.futexes,
+            &mut self.futexes,
             out,
         );
     }

@@ -10,6 +10,9 @@ use std::io::{self, Write};
 /// the fastest level.
 const LEVEL: i32 = 1;
 
+/// More blocks do not fit into an index.
+const MOST_INDEXED: usize = container::LONGEST_INDEX / container::INDEXED_SIZE;
+
 /// A recording that is being written.
 ///
 /// Each chunk is packed and written at once, with one `write`. After a failure nothing more is
@@ -20,7 +23,8 @@ pub struct Writer<W: Write> {
     /// Header and packed contents of a block, kept for the next one.
     packed: Vec<u8>,
     written: u64,
-    index: Vec<Placed>,
+    /// None once it would be too long to be written.
+    index: Option<Vec<Placed>>,
     counts: Counts,
     failed: bool,
 }
@@ -36,7 +40,7 @@ impl<W: Write> Writer<W> {
             packer: zstd::bulk::Compressor::new(LEVEL)?,
             packed: Vec::new(),
             written: MAGIC.len() as u64,
-            index: Vec::new(),
+            index: Some(Vec::new()),
             counts: Counts::default(),
             failed: false,
         };
@@ -98,9 +102,9 @@ impl<W: Write> Writer<W> {
         };
         self.note(container::ENDING, &ending)?;
         let start = self.written;
-        let index: Vec<u8> = self.index.iter().flat_map(|at| at.encode()).collect();
         // What has too many blocks for an index is found block by block.
-        if index.len() <= container::LONGEST_INDEX {
+        if let Some(index) = self.index.take() {
+            let index: Vec<u8> = index.iter().flat_map(|at| at.encode()).collect();
             self.block(container::INDEX, 0, 0, &index)?;
             self.to.write_all(&container::tail(start))?;
         }
@@ -134,10 +138,14 @@ impl<W: Write> Writer<W> {
         let header = block.encode(&self.packed[HEADER_SIZE..]);
         self.packed[..HEADER_SIZE].copy_from_slice(&header);
         self.to.write_all(&self.packed)?;
-        self.index.push(Placed {
-            offset: self.written,
-            block,
-        });
+        // Foreign chunks may be as many as they are short.
+        self.index = self.index.take().filter(|index| index.len() < MOST_INDEXED);
+        if let Some(index) = &mut self.index {
+            index.push(Placed {
+                offset: self.written,
+                block,
+            });
+        }
         self.written += self.packed.len() as u64;
         self.failed = false;
         Ok(())

@@ -266,3 +266,24 @@ fn nothing_is_written_after_a_failure() {
     assert!(writer.append(1, ChunkKind::Name, 1, &noise).is_err());
     assert!(writer.append(1, ChunkKind::Name, 1, b"a").is_err());
 }
+
+/// What packs to a thousandth was made to unpack to gigabytes.
+#[test]
+fn a_recording_unpacks_to_a_multiple_of_its_size_at_most() {
+    let of_chunks = |number: u32| {
+        let mut writer = Writer::new(Vec::new(), &header()).unwrap();
+        let alike = vec![0; 4 << 20];
+        for _ in 0..number {
+            writer.append(1, ChunkKind::Entries, 1, &alike).unwrap();
+        }
+        writer.append(1, ChunkKind::Goodbye, 0, b"").unwrap();
+        open(writer.finish(&Ending::default()).unwrap()).unwrap()
+    };
+    assert_eq!(of_chunks(63).cut_short(), None);
+    let cut_short = of_chunks(65).cut_short().map(str::to_owned);
+    assert!(
+        cut_short
+            .unwrap()
+            .contains("far more than a file of its size")
+    );
+}

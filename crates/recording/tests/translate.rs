@@ -424,3 +424,50 @@ fn the_stream_ends_with_the_first_thread_that_is_cut_short() {
     assert!(damage.get().is_some());
     assert!(!seen.iter().any(|step| step.item.entry.site() == 20));
 }
+
+/// A stream may claim threads without end. The last that is told apart is the last step that counts.
+#[test]
+fn more_threads_than_can_be_told_apart_end_the_translation() {
+    let full = |starts: u64| {
+        let mut script = Script::default();
+        for number in 0..starts {
+            script.sequencer(1, Kind::Start, 0, &[number, 0]);
+        }
+        let recording = script.recording();
+        let process = &recording.processes()[0];
+        let mut translator = Translator::new(process);
+        let mut events = Vec::new();
+        for step in steps(&recording, process, &Damage::default()) {
+            translator.step(&step, &mut Sites, &mut events);
+            events.clear();
+        }
+        (translator.is_full(), translator.tasks().len())
+    };
+    assert_eq!(full(8192), (false, 8192));
+    assert_eq!(full(8193), (true, 8192));
+}
+
+/// The waiters of one futex are moved to a second, and those of that one to a third.
+#[test]
+fn futexes_whose_waiters_were_moved_are_one() {
+    const FUTEX: u64 = 202;
+    const WAIT: u64 = 0;
+    const WAKE: u64 = 1;
+    const MOVE: u64 = 3;
+    let futex = |script: &mut Script, thread, at, what, to| {
+        script.system(thread, FUTEX, &[at, what, 1, 1, to], 0);
+    };
+    for (woken, is_ordered) in [(0x700, true), (0x800, true), (0x900, false)] {
+        let mut script = Script::three();
+        futex(&mut script, 1, 0x600, MOVE, 0x700);
+        futex(&mut script, 1, 0x700, MOVE, 0x800);
+        script.write(2, X, 10);
+        futex(&mut script, 2, 0x600, WAKE, 0);
+        futex(&mut script, 3, woken, WAIT, 0);
+        script.write(3, X, 20);
+        match is_ordered {
+            true => script.is_ordered(),
+            false => script.is_unordered(),
+        }
+    }
+}

@@ -92,6 +92,49 @@ pub fn open_stream(path: &Path) -> io::Result<File> {
     }
 }
 
+/// Makes a file for what is written piece by piece and is nobody else's to read. It takes the
+/// place of a file of this name. A device of `/dev` that takes characters is opened as it is.
+///
+/// # Errors
+/// When that cannot be, or `path` leads to another user's link, to a pipe or another device.
+pub fn open_private(path: &Path) -> io::Result<File> {
+    let (folder, path, old) = match destination(path)? {
+        Destination::File(folder, path, old) => (folder, path, old),
+        Destination::Stream(path) if is_character_device(&path)? => return append().open(path),
+        Destination::Stderr | Destination::Stream(_) | Destination::Pipe(_) => {
+            return Err(io::Error::other("it is not a regular file"));
+        }
+    };
+    let Some(old) = old else {
+        return folder.create_new(path.file_name().unwrap_or_default(), PRIVATE);
+    };
+    // The folder's permissions alone would let the rename pass.
+    reopen(&old, &append())?;
+    let made = draft(&folder, PRIVATE).and_then(|draft| {
+        let file = draft.file().try_clone()?;
+        draft.place(&path)?;
+        Ok(file)
+    });
+    match made {
+        // As for reports, but not into a file that its owner could read.
+        Err(error) if only_in_place(&error) && is_ours(&old.metadata()?) => {
+            reopen(&old, OpenOptions::new().write(true).truncate(true))
+        }
+        made => made,
+    }
+}
+
+/// The mode of what is nobody else's to read.
+const PRIVATE: u32 = 0o600;
+
+fn is_character_device(path: &Path) -> io::Result<bool> {
+    Ok(fs::metadata(path)?.file_type().is_char_device())
+}
+
+fn is_ours(about: &fs::Metadata) -> bool {
+    [0, effective_user()].contains(&about.uid())
+}
+
 fn write(path: &Path, text: &[u8]) -> Result<(), WriteError> {
     reached(path, || match destination(path)? {
         Destination::Stderr => write_stderr(text),
@@ -179,7 +222,7 @@ fn destination(path: &Path) -> io::Result<Destination> {
         };
         let about = found.metadata()?;
         if about.is_symlink() {
-            if ![0, effective_user()].contains(&about.uid()) {
+            if !is_ours(&about) {
                 return Err(io::Error::other(
                     "it is another user's symbolic link; name the file itself",
                 ));
@@ -218,6 +261,15 @@ fn draft(folder: &Folder, mode: u32) -> io::Result<Draft<'_>> {
     })
 }
 
+/// Whether a file can be written but not replaced: it may be writable where its folder is not,
+/// or be a mount point of its own, as in containers.
+fn only_in_place(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        ErrorKind::PermissionDenied | ErrorKind::ResourceBusy
+    )
+}
+
 /// Puts `text` in the place of `path` in one step, so that a full disk leaves
 /// whatever was there.
 fn replace(folder: &Folder, path: &Path, old: Option<&File>, text: &[u8]) -> io::Result<()> {
@@ -244,14 +296,7 @@ fn replace(folder: &Folder, path: &Path, old: Option<&File>, text: &[u8]) -> io:
         draft.place(path)
     });
     match replaced {
-        // A file may be writable where its folder is not, or be a mount point
-        // of its own, as in containers: then in place is the only way.
-        Err(error)
-            if matches!(
-                error.kind(),
-                ErrorKind::PermissionDenied | ErrorKind::ResourceBusy
-            ) =>
-        {
+        Err(error) if only_in_place(&error) => {
             let mut file = reopen(old, OpenOptions::new().write(true).truncate(true))?;
             file.write_all(text)
         }
@@ -307,6 +352,35 @@ mod tests {
         if effective_user() == 0 {
             lchown(at("own"), Some(12345), None).unwrap();
             let error = open_stream(&at("own")).unwrap_err().to_string();
+            assert!(error.contains("another user's symbolic link"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_private_file_takes_the_place_of_a_file_and_of_nothing_else() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        fs::write(at("old"), "longer than the new one").unwrap();
+        fs::hard_link(at("old"), at("kept")).unwrap();
+        symlink("old", at("link")).unwrap();
+        for name in ["new", "old", "link"] {
+            open_private(&at(name)).unwrap().write_all(b"new").unwrap();
+            let about = fs::metadata(at(name)).unwrap();
+            assert_eq!((about.len(), about.mode() & 0o777), (3, 0o600), "{name}");
+        }
+        assert_eq!(fs::read(at("kept")).unwrap(), b"longer than the new one");
+        assert_eq!(files_in(folder.path()), ["kept", "link", "new", "old"]);
+        open_private(Path::new("/dev/null")).unwrap();
+        let made = std::process::Command::new("mkfifo")
+            .arg(at("pipe"))
+            .status();
+        assert!(made.unwrap().success());
+        for path in [at("pipe"), "/dev/stderr".into(), "/tmp".into()] {
+            assert!(open_private(&path).is_err(), "{}", path.display());
+        }
+        if effective_user() == 0 {
+            lchown(at("link"), Some(12345), None).unwrap();
+            let error = open_private(&at("link")).unwrap_err().to_string();
             assert!(error.contains("another user's symbolic link"), "{error}");
         }
     }

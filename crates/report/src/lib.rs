@@ -49,7 +49,7 @@ mod terminal;
 mod values;
 
 pub use escape::clean;
-pub use file::{WriteError, check, open_stream, write_file};
+pub use file::{WriteError, check, open_private, open_stream, write_file};
 pub use format::{Format, SourceLine, Writer};
 pub use names::{literal, race_object as object_name};
 pub use numbers::times;

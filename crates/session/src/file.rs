@@ -154,7 +154,7 @@ pub struct LoggedReport {
 /// # Errors
 /// When it cannot be opened.
 pub fn open(path: &Path) -> Result<File, LogError> {
-    File::open(path).map_err(|source| LogError::Read {
+    sys::open_regular(path).map_err(|source| LogError::Read {
         path: path.to_owned(),
         source,
     })

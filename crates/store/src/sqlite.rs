@@ -13,10 +13,9 @@ use crate::{
     Day, Decision, Exposed, Moment, RunId, Standings, Store, StoreError, StoredRace, StoredRun,
 };
 use redhanded_model::{Fingerprint, Quote, Race, Report};
-use redhanded_sys::{folder_of, takes_files};
+use redhanded_sys::{folder_of, open_regular, takes_files};
 use rusqlite::{Connection, ErrorCode, MAIN_DB, OpenFlags, ffi};
 use std::ffi::c_int;
-use std::fs::File;
 use std::io::ErrorKind::{NotFound, PermissionDenied, ReadOnlyFilesystem};
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -45,7 +44,7 @@ pub struct SqliteStore {
 #[must_use]
 pub fn is_store(path: &Path) -> bool {
     let mut start = [0; 16];
-    let read = File::open(path).and_then(|mut file| file.read_exact(&mut start));
+    let read = open_regular(path).and_then(|mut file| file.read_exact(&mut start));
     read.is_ok() && start == *b"SQLite format 3\0"
 }
 
@@ -71,7 +70,7 @@ impl SqliteStore {
         if !exists && access == Access::Read {
             return Err(StoreError::Missing(path.to_owned()));
         }
-        if exists && File::open(&real).is_ok() && !is_store(&real) {
+        if exists && open_regular(&real).is_ok() && !is_store(&real) {
             return Err(StoreError::NotAStore(path.to_owned()));
         }
         let mut store = Self {
@@ -180,7 +179,7 @@ fn connect(path: &Path, real: &Path, access: Access) -> Result<Connection, Store
 
 /// Why a file that is there cannot be opened at all.
 fn unreadable(path: &Path) -> Option<StoreError> {
-    let source = File::open(path).err()?;
+    let source = open_regular(path).err()?;
     (source.kind() != NotFound).then(|| StoreError::Io {
         path: path.to_owned(),
         source,

@@ -14,8 +14,12 @@
 
 use crate::{Day, Pattern, PatternError};
 use redhanded_model::{Race, State, Suppressed, Triage};
+use redhanded_sys::read_regular_text;
 use serde::Deserialize;
 use std::path::{Path, PathBuf};
+
+/// What people write by hand is shorter.
+const MOST_TEXT: u64 = 64 << 20;
 
 /// Why a file of suppressions cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -109,7 +113,7 @@ impl Suppressions {
     /// # Errors
     /// When it cannot be read, or an entry has no reason or names nothing.
     pub fn read(path: &Path) -> Result<Self, SuppressionsError> {
-        let text = std::fs::read_to_string(path).map_err(|error| SuppressionsError::Read {
+        let text = read_regular_text(path, MOST_TEXT).map_err(|error| SuppressionsError::Read {
             path: path.to_owned(),
             why: error.to_string(),
         })?;

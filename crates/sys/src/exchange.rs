@@ -33,9 +33,17 @@ impl fmt::Display for Exchangeable {
 /// # Errors
 /// If one of them cannot be looked at.
 pub fn exchangeable(place: &Path) -> io::Result<Option<Exchangeable>> {
+    exchangeable_but_by(place, effective_user())
+}
+
+/// The same, where `trusted` is the user who may exchange it besides root and us.
+///
+/// # Errors
+/// If one of them cannot be looked at.
+pub fn exchangeable_but_by(place: &Path, trusted: u32) -> io::Result<Option<Exchangeable>> {
     for part in place.ancestors() {
         let about = fs::metadata(part)?;
-        if ![0, effective_user()].contains(&about.uid()) {
+        if ![0, effective_user(), trusted].contains(&about.uid()) {
             return Ok(Some(Exchangeable::Owned(part.to_owned())));
         }
         let (writable, sticky) = (about.mode() & 0o002 != 0, about.mode() & 0o1000 != 0);
@@ -69,10 +77,56 @@ pub fn make_own_folder(folder: &Path, mode: u32) -> io::Result<Result<PathBuf, E
     Ok(exchangeable(&folder)?.map_or(Ok(folder), Err))
 }
 
+/// Where to make private folders that are used by their paths: what `TMPDIR` says, unless another
+/// user could exchange what is made there; then `/tmp`. A path from the root and without links.
+#[must_use]
+pub fn temporary_place() -> PathBuf {
+    let wanted = std::env::temp_dir();
+    safe_for_temporary(&wanted).unwrap_or_else(|| PathBuf::from("/tmp"))
+}
+
+fn safe_for_temporary(wanted: &Path) -> Option<PathBuf> {
+    let place = wanted.canonicalize().ok().filter(|place| place.is_dir())?;
+    match exchangeable(&place).ok()? {
+        None => Some(place),
+        // In a sticky folder, what we make stays ours.
+        Some(Exchangeable::Writable(part)) if part == place => {
+            let is_sticky = fs::metadata(&place).ok()?.mode() & 0o1000 != 0;
+            is_sticky.then_some(place)
+        }
+        Some(_) => None,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::os::unix::fs::{PermissionsExt, chown};
+
+    #[test]
+    fn private_folders_are_made_where_nobody_else_can_exchange_them() {
+        let place = tempfile::tempdir().unwrap();
+        let place = place.path().canonicalize().unwrap();
+        let open = place.join("open");
+        fs::create_dir(&open).unwrap();
+        std::os::unix::fs::symlink("open", place.join("link")).unwrap();
+        let mode = |mode| fs::set_permissions(&open, fs::Permissions::from_mode(mode)).unwrap();
+        for (bits, is_safe) in [(0o755, true), (0o1777, true), (0o777, false)] {
+            mode(bits);
+            let safe = is_safe.then(|| open.clone());
+            assert_eq!(safe_for_temporary(&open), safe, "{bits:o}");
+            assert_eq!(safe_for_temporary(&place.join("link")), safe, "{bits:o}");
+        }
+        mode(0o755);
+        assert_eq!(safe_for_temporary(&place.join("missing")), None);
+        if effective_user() == 0 {
+            chown(&open, Some(4711), None).unwrap();
+            assert_eq!(safe_for_temporary(&open), None);
+            let theirs = Some(Exchangeable::Owned(open.clone()));
+            assert_eq!(exchangeable_but_by(&open, 4712).unwrap(), theirs);
+            assert_eq!(exchangeable_but_by(&open, 4711).unwrap(), None);
+        }
+    }
 
     fn make(path: &Path) -> Result<PathBuf, Exchangeable> {
         make_own_folder(path, 0o700).unwrap()

@@ -2,7 +2,7 @@
 
 use std::ffi::{c_int, c_void};
 use std::fs::{File, OpenOptions};
-use std::io;
+use std::io::{self, Read};
 use std::ops::Deref;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
@@ -28,6 +28,30 @@ pub fn open_regular(path: &Path) -> io::Result<File> {
     // Not `/proc/self`: threads may have tables of open files of their own.
     let found_file = format!("/proc/thread-self/fd/{}", found.as_raw_fd());
     open(Path::new(&found_file), libc::O_NONBLOCK)
+}
+
+/// All that is in a regular file of at most `most` bytes.
+///
+/// # Errors
+/// If it is longer or something else, or cannot be read.
+pub fn read_regular(path: &Path, most: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let file = open_regular(path)?;
+    file.take(most.saturating_add(1)).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > most {
+        let why = format!("it is longer than {} MB", most >> 20);
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, why));
+    }
+    Ok(bytes)
+}
+
+/// The same for a text.
+///
+/// # Errors
+/// If it is no text, too.
+pub fn read_regular_text(path: &Path, most: u64) -> io::Result<String> {
+    let text = String::from_utf8(read_regular(path, most)?);
+    text.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error.utf8_error()))
 }
 
 /// A regular file, mapped for reading.
@@ -210,6 +234,19 @@ mod tests {
     use std::os::unix::fs::symlink;
     use std::sync::mpsc;
     use std::time::Duration;
+
+    #[test]
+    fn what_is_read_whole_is_a_regular_file_within_bounds() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        fs::write(&path, [b'x'; 100]).unwrap();
+        assert_eq!(read_regular(&path, 100).unwrap(), [b'x'; 100]);
+        assert_eq!(read_regular_text(&path, 100).unwrap(), "x".repeat(100));
+        assert!(read_regular(&path, 99).is_err());
+        fs::write(&path, [0xff]).unwrap();
+        assert!(read_regular_text(&path, 100).is_err());
+        assert!(read_regular(Path::new("/dev/zero"), 100).is_err());
+    }
 
     #[test]
     fn only_regular_files_are_opened_and_nothing_waits() {

@@ -34,9 +34,11 @@ mod wait;
 
 pub use affinity::reserve_cpu;
 pub use confine::{Confinement, ignore_terminal_stops};
-pub use exchange::{Exchangeable, exchangeable, make_own_folder};
+pub use exchange::{
+    Exchangeable, exchangeable, exchangeable_but_by, make_own_folder, temporary_place,
+};
 pub use folder::{Draft, Folder, folder_of, link_target, reopen, takes_files, write_whole};
-pub use foreign_file::{FileMap, open_regular};
+pub use foreign_file::{FileMap, open_regular, read_regular, read_regular_text};
 pub use launch::{Launch, Parent, exec, launch, launch_in};
 pub use ledger::Ledger;
 pub use lifetime::die_with_this_thread;
@@ -178,6 +180,16 @@ pub fn total_memory() -> u64 {
     };
     let number = |value: c_long| u64::try_from(value).unwrap_or(0);
     number(pages).saturating_mul(number(size))
+}
+
+/// The memory of its own that this process uses, in bytes; 0 if the kernel does not tell.
+pub fn own_memory() -> u64 {
+    let said = status_field(std::process::id().cast_signed(), "RssAnon:");
+    let number = said
+        .as_deref()
+        .and_then(|said| said.split_whitespace().next());
+    let number = number.and_then(|number| number.parse::<u64>().ok());
+    number.unwrap_or(0).saturating_mul(1024)
 }
 
 /// The effective user of this process.

@@ -1,8 +1,10 @@
 //! Whose rights a process or a thread has.
 
-use super::{Tid, check, status_field};
+use super::{Exchangeable, Tid, check, exchangeable, status_field};
 use serde::{Deserialize, Serialize};
 use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 
 /// The user, group and further groups of a process.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -42,14 +44,39 @@ impl Rights {
         })
     }
 
-    /// Those of whoever owns a file, as far as the file tells.
+    /// Those of whoever owns a file, as far as the file tells. That root's group has it, after a
+    /// `chown` by root, gives its owner no right to what root's group may read.
     #[must_use]
-    pub const fn of_owner(user: u32, group: u32) -> Self {
+    pub fn of_owner(user: u32, group: u32) -> Self {
         Self {
             user,
-            group,
+            group: if user != 0 && group == 0 {
+                Self::NOBODY.group
+            } else {
+                group
+            },
             groups: Vec::new(),
         }
+    }
+
+    /// Those of whoever can decide what is at `path`, if that is not only root: of the file and
+    /// the folders above it, the first owner that is not root. And its path without links, which
+    /// nobody else can lead elsewhere. For root.
+    ///
+    /// # Errors
+    /// If there is nothing, or it cannot be looked at.
+    pub fn over(path: &Path) -> io::Result<(PathBuf, Option<Self>)> {
+        let path = path.canonicalize()?;
+        // The file itself is the first of its ancestors.
+        let rights = match exchangeable(&path)? {
+            None => None,
+            Some(Exchangeable::Owned(part)) => {
+                let about = part.metadata()?;
+                Some(Self::of_owner(about.uid(), about.gid()))
+            }
+            Some(Exchangeable::Writable(_)) => Some(Self::NOBODY),
+        };
+        Ok((path, rights))
     }
 
     /// Whether they are root's.
@@ -136,4 +163,42 @@ impl Capabilities {
 
 pub(super) fn denied() -> io::Error {
     io::ErrorKind::PermissionDenied.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::{self, Permissions};
+    use std::os::unix::fs::{PermissionsExt, chown, symlink};
+
+    #[test]
+    fn a_file_is_as_trustworthy_as_the_folders_above_it() {
+        if crate::effective_user() != 0 {
+            eprintln!("skipped: only root can give a file away");
+            return;
+        }
+        let place = tempfile::tempdir().unwrap();
+        let place = place.path().canonicalize().unwrap();
+        let at = |name: &str| place.join(name);
+        fs::create_dir(at("folder")).unwrap();
+        fs::write(at("folder/file"), "").unwrap();
+        symlink("folder/file", at("link")).unwrap();
+        let over = |name: &str| Rights::over(&at(name)).unwrap();
+        assert_eq!(over("link"), (at("folder/file"), None));
+        let mode = |mode| fs::set_permissions(at("folder/file"), Permissions::from_mode(mode));
+        mode(0o666).unwrap();
+        assert_eq!(over("link").1, Some(Rights::NOBODY));
+        mode(0o644).unwrap();
+        for theirs in ["folder/file", "folder"] {
+            chown(at(theirs), Some(4711), Some(4712)).unwrap();
+            assert_eq!(
+                over("link").1,
+                Some(Rights::of_owner(4711, 4712)),
+                "{theirs}"
+            );
+            chown(at(theirs), Some(0), Some(0)).unwrap();
+        }
+        assert!(Rights::over(&at("missing")).is_err());
+        assert_eq!(Rights::of_owner(4711, 0).group, Rights::NOBODY.group);
+    }
 }

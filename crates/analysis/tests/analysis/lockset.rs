@@ -230,3 +230,24 @@ fn ignored_functions_and_variables_are_left_out() {
     let rest = Bytes::new(y.start.offset(4), 4);
     assert_eq!(left(Annotations::new([function], [rest, half])), [""; 0]);
 }
+
+/// More than 64 locks at once are not told apart: what is accessed meanwhile is left out, and what
+/// comes after they were given back is not.
+#[test]
+fn accesses_under_very_many_locks_are_left_out() {
+    let many = |number: usize, what: &str| -> String {
+        let each = |lock: usize| format!("T1 {what} m{lock}\n");
+        (0..number).map(each).collect()
+    };
+    let text = |number: usize| {
+        let (take, give) = (many(number, "lock"), many(number, "unlock"));
+        format!(
+            "T2 write x @ a\n{take}T1 write x @ b\n{give}T2 write x @ c\nT1 write y @ d\nT2 write y @ e"
+        )
+    };
+    assert_eq!(suspects(&text(64)).len(), 2);
+    none(&text(65).replace("T1 write y @ d\n", ""));
+    assert_eq!(suspects(&text(65)).len(), 1);
+    let analysed = analysed(&trace(&text(65)));
+    assert_eq!(analysed.left_out(), 1);
+}

@@ -7,6 +7,11 @@
 //! DataCollider paper, drawn into a folder. Fetches a kernel first, if none is there
 //! yet (see docs/kernel.md).
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "benchmarks write into folders of their own"
+)]
+
 mod bench;
 mod chart;
 mod figures;

@@ -1,12 +1,11 @@
 //! The modules of a recorded process, as the namer knows them.
 
+use super::files::Files;
 use redhanded_image::{Image, is_runtime};
 use redhanded_model::{Avma, ModuleId, SpaceId};
 use redhanded_recording::{Mapped, Process};
 use redhanded_session::{ImageFile, Question};
 use redhanded_target::Module;
-use std::fs;
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 /// More modules are not told of.
@@ -28,9 +27,9 @@ pub struct Modules<'a> {
 }
 
 impl<'a> Modules<'a> {
-    /// Those of a process that was recorded at this time. `next` counts the modules of all
-    /// processes.
-    pub fn of(process: &'a Process, recorded: u64, next: &mut u32) -> Self {
+    /// Those of a process that was recorded at this time, with their `files`. `next` counts the
+    /// modules of all processes.
+    pub fn of(process: &'a Process, files: &Files, recorded: u64, next: &mut u32) -> Self {
         let mut known: Vec<Known<'a>> = Vec::new();
         for mapped in process.modules().iter().rev().take(MOST) {
             let range = mapped.module.start..mapped.module.end;
@@ -42,7 +41,7 @@ impl<'a> Modules<'a> {
                 continue;
             }
             *next += 1;
-            known.push(Known::new(mapped, ModuleId(*next), recorded));
+            known.push(Known::new(mapped, files, ModuleId(*next), recorded));
         }
         Self { known }
     }
@@ -89,15 +88,18 @@ impl<'a> Modules<'a> {
 }
 
 impl<'a> Known<'a> {
-    fn new(mapped: &'a Mapped, id: ModuleId, recorded: u64) -> Self {
+    fn new(mapped: &'a Mapped, files: &Files, id: ModuleId, recorded: u64) -> Self {
         let path = Path::new(&mapped.module.path);
         let name = path.file_name().map_or_else(
             || mapped.module.path.clone(),
             |name| name.to_string_lossy().into_owned(),
         );
-        let image = Image::open(path).ok();
-        let is_changed = image.is_some() && recorded > 0 && is_newer(path, recorded);
-        let image = image.filter(|_| !is_changed);
+        let opened = files.open(&mapped.module.path);
+        let is_newer = |changed: i64| u64::try_from(changed).is_ok_and(|at| at > recorded);
+        let is_changed = opened
+            .as_ref()
+            .is_some_and(|(_, changed)| recorded > 0 && is_newer(*changed));
+        let image = opened.map(|(image, _)| image).filter(|_| !is_changed);
         let bias = image.as_ref().map_or(mapped.module.start, |image| {
             bias(image, mapped).unwrap_or(mapped.module.start)
         });
@@ -134,10 +136,4 @@ fn bias(image: &Image, mapped: &Mapped) -> Option<u64> {
         .iter()
         .find(|segment| page(segment.file_offset) == page(offset))?;
     Some(page(start).wrapping_sub(page(segment.svma.0)))
-}
-
-/// Whether a file was changed after this time.
-fn is_newer(path: &Path, seconds: u64) -> bool {
-    let about = fs::metadata(path);
-    about.is_ok_and(|about| u64::try_from(about.mtime()).is_ok_and(|changed| changed > seconds))
 }

@@ -1,7 +1,7 @@
 //! From what the analyses found to pairs that can be named.
 
 use super::modules::Modules;
-use super::sorting::Sorting;
+use super::sorting::{Sorting, stack};
 use redhanded_analysis::{Atomicity, Finding, Side, Standing, Suspicion};
 use redhanded_detect::{Around, Collision, Confirmed};
 use redhanded_model::{
@@ -20,8 +20,6 @@ use std::time::Duration;
 pub struct Pair {
     /// The accesses of an instance.
     pub sides: [Side; 2],
-    /// Their instructions and return addresses.
-    stacks: [Vec<u64>; 2],
     pub standing: RaceStanding,
     pub by: Vec<Analysis>,
     pub instances: u64,
@@ -112,11 +110,11 @@ impl<'j, 'a> Gathering<'j, 'a> {
 
     fn add(&mut self, by: Analysis, sides: [Side; 2], standing: RaceStanding, instances: u64) {
         let own = sides.map(|side| self.judge.is_own(side.place));
-        let stacks = sides.map(|side| self.judge.stack(side.place));
-        let is_linker = |stack: &Vec<u64>| self.modules.is_linker(stack[0]);
+        // Stacks are long, and there may be many more pairs than are told.
+        let is_linker = |side: &Side| self.modules.is_linker(self.judge.instruction(side.place));
         // A runtime's data is its own business, and so are the tables that the linker fills in.
         if own == [false, false]
-            || stacks.iter().any(is_linker)
+            || sides.iter().any(is_linker)
             || sides
                 .iter()
                 .any(|side| self.modules.is_runtime(side.bytes.start.0))
@@ -134,7 +132,6 @@ impl<'j, 'a> Gathering<'j, 'a> {
             let known = &mut self.pairs.found[known];
             if standing < known.standing {
                 known.sides = sides;
-                known.stacks = stacks;
                 known.standing = standing;
             }
             known.instances = known.instances.max(instances);
@@ -146,7 +143,6 @@ impl<'j, 'a> Gathering<'j, 'a> {
         self.pairs.indices.insert(key, self.pairs.found.len());
         self.pairs.found.push(Pair {
             sides,
-            stacks,
             standing,
             by: vec![by],
             instances,
@@ -206,6 +202,9 @@ pub fn resolve(
         }
         translator.step(&step, &mut Nobody, &mut events);
         events.clear();
+        if translator.is_full() {
+            break;
+        }
     }
     places
 }
@@ -244,9 +243,9 @@ impl Pair {
     ) -> Collision {
         let [one, other] = self.sides;
         let name = |task: TaskId| thread_name(process, translator, task);
-        let stack =
-            |at: usize| -> Vec<Avma> { self.stacks[at].iter().copied().map(Avma).collect() };
-        let pc = Avma(self.stacks[0][0]);
+        let stacks = self.sides.map(|side| stack(process, side.place));
+        let stack = |at: usize| -> Vec<Avma> { stacks[at].iter().copied().map(Avma).collect() };
+        let pc = Avma(stacks[0][0]);
         let module = modules.at(pc.0);
         let created = |task: TaskId| {
             let (creator, at) = translator.tasks().get(task.0 as usize)?.creator?;
@@ -276,7 +275,7 @@ impl Pair {
             sampled: (name(one.thread), stack(0)),
             other: Some((
                 Confirmed {
-                    pc: Avma(self.stacks[1][0]),
+                    pc: Avma(stacks[1][0]),
                     kind: other.kind,
                     bytes: other.bytes,
                     locked: false,

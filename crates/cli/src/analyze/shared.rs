@@ -1,6 +1,7 @@
 //! Which memory more than one thread touches. Everything else can neither race nor order
 //! anything, and is most of what a program does.
 
+use super::allowance::Allowance;
 use redhanded_model::Bytes;
 use redhanded_recording::wire::Kind;
 use redhanded_recording::{Process, Recording, became_another};
@@ -30,11 +31,16 @@ pub struct Shared {
 
 impl Shared {
     /// Goes through what all threads of a process did.
-    pub fn of(recording: &Recording, process: &Process, progress: &Progress) -> Self {
+    pub fn of(
+        recording: &Recording,
+        process: &Process,
+        progress: &Progress,
+        allowance: &mut Allowance,
+    ) -> Self {
         let mut shared = Self::default();
         let mut next = 0u16;
         let mut all_last = Vec::new();
-        for thread in process.threads() {
+        'threads: for thread in process.threads() {
             next = next.saturating_add(1).min(SHARED - 1);
             let mut last = None;
             // What is damaged ends the analysis, too.
@@ -46,6 +52,11 @@ impl Shared {
                 match item.entry.kind {
                     Kind::Read | Kind::Write | Kind::Update | Kind::Atomic => {
                         let length = item.length().min(LONGEST);
+                        // A page of notes is about 4096 bytes.
+                        if !allowance.allows_half(1 + length / 4096) {
+                            shared.is_full = true;
+                            break 'threads;
+                        }
                         shared.touch(item.entry.address, length, next);
                     }
                     // Another thread with the same number.
@@ -57,6 +68,7 @@ impl Shared {
         }
         shared.became_another = became_another(&all_last);
         shared.pages.retain(|_, words| words.contains(&SHARED));
+        shared.pages.shrink_to_fit();
         shared
     }
 

@@ -47,13 +47,9 @@ impl<'a> Sorting<'a> {
         }
     }
 
-    /// The instruction of a place, and the return addresses behind it.
-    pub fn stack(&self, place: Place) -> Vec<u64> {
-        let (site, context) = (place.0 as u32, (place.0 >> 32) as u32);
-        let pc = self.process.site(site).unwrap_or(0);
-        let mut stack = vec![pc];
-        stack.extend(self.process.stack(context));
-        stack
+    /// The instruction of a place.
+    pub fn instruction(&self, place: Place) -> u64 {
+        self.process.site(place.0 as u32).unwrap_or(0)
     }
 
     /// Whether an access is the program's: made by its code, or by a function like `memcpy`
@@ -102,7 +98,7 @@ impl<'a> Sorting<'a> {
             // How a runtime synchronises within is its own business.
             doubtful
         } else {
-            let stack: Vec<Avma> = self.stack(place).into_iter().map(Avma).collect();
+            let stack: Vec<Avma> = stack(self.process, place).into_iter().map(Avma).collect();
             let touch = Touch {
                 pc: stack[0],
                 kind,
@@ -121,6 +117,14 @@ impl<'a> Sorting<'a> {
         self.known.insert((site, by_program), sorted);
         sorted
     }
+}
+
+/// The instruction of a place, and the return addresses behind it.
+pub fn stack(process: &Process, place: Place) -> Vec<u64> {
+    let (site, context) = (place.0 as u32, (place.0 >> 32) as u32);
+    let mut stack = vec![process.site(site).unwrap_or(0)];
+    stack.extend(process.stack(context));
+    stack
 }
 
 impl Judge for Sorting<'_> {

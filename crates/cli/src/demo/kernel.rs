@@ -165,6 +165,10 @@ fn prepare() -> Result<KernelSubject, Failure> {
     let place = cache.join("demo");
     for (name, text) in SOURCES {
         let path = place.join("source").join(name);
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "the cache folder is nobody else's to change"
+        )]
         let written = path
             .parent()
             .map_or(Ok(()), fs::create_dir_all)

@@ -7,6 +7,7 @@ use redhanded_model::{Race, Report, Run};
 use redhanded_report::json;
 use redhanded_session::{Answer, LogError, open};
 use redhanded_store::{Access, Day, Moment, RunId, SqliteStore, Store, is_store};
+use redhanded_sys::read_regular;
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
 use std::io::Read;
@@ -209,9 +210,12 @@ fn is_report(mut file: &File) -> bool {
     read.is_ok() && words.starts_with("{\"schema\"")
 }
 
+/// A longer report is not read: what it says takes several times its length in memory.
+const MOST_REPORT: u64 = 128 << 20;
+
 /// Reads a JSON report.
 pub fn read_json(path: &Path) -> Result<Report, Failure> {
     let failed = |why: String| Failure::Usage(format!("cannot read {}: {why}", path.display()));
-    let text = std::fs::read(path).map_err(|error| failed(error.to_string()))?;
+    let text = read_regular(path, MOST_REPORT).map_err(|error| failed(error.to_string()))?;
     json::read(&text).map_err(|error| failed(error.to_string()))
 }

@@ -4,6 +4,11 @@
 //!
 //! `REDHANDED_TEST_OPTIONS` gives more options to every run of the tool.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "tests write into folders of their own"
+)]
+
 mod code;
 mod endings;
 mod left_alone;

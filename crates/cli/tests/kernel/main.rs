@@ -2,6 +2,11 @@
 //! folder with QEMU and a kernel that REDHANDED_KERNELS names; without it every
 //! test says so and does nothing.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "tests write into folders of their own"
+)]
+
 mod attach;
 mod bad_input;
 mod demo;

@@ -57,6 +57,40 @@ fn what_is_no_recording_is_refused_in_a_sentence() {
     place.run(["analyze", "start"]).refused(125, "is damaged");
 }
 
+/// Neither waits for a writer that never comes.
+#[test]
+fn what_is_no_regular_file_is_not_opened() {
+    let place = Place::new();
+    let mode = nix::sys::stat::Mode::S_IRWXU;
+    nix::unistd::mkfifo(&place.path("pipe"), mode).unwrap();
+    for line in [
+        "analyze pipe",
+        "report pipe",
+        "report --annotations pipe report.json",
+        "triage --import-tsan pipe",
+    ] {
+        fs::write(
+            place.path("report.json"),
+            "{\"schema\": \"redhanded-report/1\"}",
+        )
+        .unwrap();
+        let outcome = place.run(line.split(' '));
+        assert_eq!(outcome.status, 125, "{line}: {outcome:#?}");
+        assert!(outcome.says("pipe"), "{line}: {outcome:#?}");
+    }
+}
+
+#[test]
+fn a_report_is_read_up_to_a_size() {
+    let place = Place::new();
+    let path = place.path("large.json");
+    fs::write(&path, "{\"schema\": ").unwrap();
+    let file = fs::OpenOptions::new().write(true).open(&path).unwrap();
+    file.set_len((128 << 20) + 1).unwrap();
+    let outcome = place.run(["report", "large.json"]);
+    outcome.refused(125, "it is longer than 128 MB");
+}
+
 /// Nothing shows that the accesses are plain, so nothing is claimed.
 #[test]
 fn code_without_a_file_is_never_called_a_race() {

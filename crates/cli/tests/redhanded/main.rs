@@ -2,6 +2,11 @@
 //! job sees of it. Everything runs through [`place::Place`], which also holds
 //! every run to what is always promised: no panic, and nothing left behind.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "tests write into folders of their own"
+)]
+
 mod analyze;
 mod attach;
 mod bad_input;

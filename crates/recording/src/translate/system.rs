@@ -78,7 +78,8 @@ const ANY_FUTEX: Object = Object {
 /// An operation on a futex, apart from its flags.
 const OPERATION: u64 = 0x7f;
 
-/// Futexes whose waiters were moved to others are one.
+/// Futexes whose waiters were moved to others are one: each leads to another, or stands for all
+/// that lead to it.
 #[derive(Default)]
 pub struct Futexes(HashMap<u64, u64>);
 
@@ -86,21 +87,31 @@ pub struct Futexes(HashMap<u64, u64>);
 const MOST_FUTEXES: usize = 1 << 16;
 
 impl Futexes {
-    pub fn object(&self, address: u64) -> Object {
+    pub fn object(&mut self, address: u64) -> Object {
         Object {
             kind: ObjectKind::Futex,
-            id: self.0.get(&address).copied().unwrap_or(address),
+            id: self.root(address),
         }
     }
 
-    fn unite(&mut self, one: u64, other: u64) {
-        let id = self.object(one).id;
-        let was = self.object(other).id;
-        for known in self.0.values_mut().filter(|known| **known == was) {
-            *known = id;
+    /// The futex that stands for all that this one was united with. What is on the way to it
+    /// leads there at once from now on.
+    fn root(&mut self, address: u64) -> u64 {
+        let mut root = address;
+        while let Some(above) = self.0.get(&root) {
+            root = *above;
         }
-        if self.0.len() < MOST_FUTEXES {
-            self.0.insert(other, id);
+        let mut at = address;
+        while let Some(above) = self.0.get_mut(&at).filter(|above| **above != root) {
+            at = std::mem::replace(above, root);
+        }
+        root
+    }
+
+    fn unite(&mut self, one: u64, other: u64) {
+        let (id, was) = (self.root(one), self.root(other));
+        if id != was && self.0.len() < MOST_FUTEXES {
+            self.0.insert(was, id);
         }
     }
 }
@@ -224,7 +235,7 @@ pub fn left(
     result: i64,
     is_inner: bool,
     memory: &mut Memory,
-    futexes: &Futexes,
+    futexes: &mut Futexes,
     out: &mut Out<'_>,
 ) {
     let [first, second, third, ..] = calling.arguments;
