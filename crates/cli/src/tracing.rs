@@ -7,7 +7,7 @@ use crate::namer::for_tracer;
 use crate::observe::{Observation, Subject};
 use crate::replayer::Replaying;
 use redhanded_detect::{
-    Collision, Exposure, Finding, Folded, Folder, Hunt, Outcome, Random, Sink, Standing, hunt,
+    Collision, Disposition, Exposure, Finding, Folded, Folder, Hunt, Outcome, Random, Sink, hunt,
     watch,
 };
 use redhanded_guest::{Address, GuestMachine};
@@ -406,26 +406,26 @@ impl Sink for Tracing<'_> {
         collision: &mut Collision,
         modules: &[Arc<Module>],
         target: &mut dyn Target,
-    ) -> Standing {
+    ) -> Disposition {
         let observation = self.observation;
         let captured = self.replaying.consider(collision, modules, target);
         if let (Some(captured), Some(_)) = (captured, &observation.scenarios) {
             self.teller.tell(Record::Captured(Box::new(captured)));
         }
         if observation.core.is_none() && !observation.stop_on_race {
-            return Standing::Release;
+            return Disposition::Release;
         }
         // This is for races only, and only the debug information tells one.
         self.tell_rights(collision.record.task);
         let Some(finding) = self.judge(collision, modules) else {
-            return Standing::Release;
+            return Disposition::Release;
         };
         let Folded::New(index) = self.folder.fold(finding) else {
-            return Standing::Release;
+            return Disposition::Release;
         };
         let race = self.folder.races().get(index);
         let Some(race) = race.filter(|race| race.class == Class::Race) else {
-            return Standing::Release;
+            return Disposition::Release;
         };
         if let Some(folder) = &observation.core {
             let tid = collision.record.task.0;
@@ -436,9 +436,9 @@ impl Sink for Tracing<'_> {
             ));
         }
         if observation.stop_on_race {
-            return Standing::Freeze;
+            return Disposition::Freeze;
         }
-        Standing::Release
+        Disposition::Release
     }
 
     fn crash(&mut self, crash: Crash, modules: &[Arc<Module>]) {

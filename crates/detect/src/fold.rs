@@ -8,7 +8,7 @@ use crate::fingerprint::{fingerprint, placed, touched};
 use crate::merge::merge;
 use crate::naming::{self, Described};
 use crate::pointee;
-use crate::typed::Teller;
+use crate::typed::Interpreter;
 use crate::usage;
 use redhanded_model::{
     AccessKind, AccessReport, Analysed, Avma, Bytes, Class, Creation, Evidence, Fact, Fingerprint,
@@ -393,7 +393,7 @@ fn describe(collision: &Collision, modules: &[Arc<Module>]) -> Race {
     } = what(collision, modules, &evidence::expressions(&evidence));
     let pointed = pointee::name(&mut what, collision, modules, &evidence);
     what.block = collision.around.block;
-    let teller = Teller {
+    let teller = Interpreter {
         reading: reading.or(pointed.reading),
         collision,
         modules,

@@ -44,5 +44,5 @@ pub use hunt::Hunt;
 pub use random::Random;
 pub use sampler::{Sampler, Start};
 pub use sampling_loop::{Options, Outcome, hunt, watch};
-pub use sink::{Sink, Standing};
+pub use sink::{Disposition, Sink};
 pub use tally::{name_code, name_data, tally};

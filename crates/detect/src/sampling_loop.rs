@@ -5,7 +5,7 @@ use crate::confirm::{Collision, code_at, confirm, is_access_of, is_asked_for, wo
 use crate::crash::{Recent, bare};
 use crate::exposure::Exposed;
 use crate::sampler::TICK;
-use crate::sink::{Sink, Standing};
+use crate::sink::{Disposition, Sink};
 use crate::suspects::suspects;
 use crate::{Budget, Hunt, Random, Sampler, Start};
 use redhanded_image::Selected;
@@ -189,7 +189,7 @@ impl SamplingLoop<'_> {
                     }
                 }
                 Event::Collision(record) => {
-                    if self.collided(record, sink) == Standing::Freeze {
+                    if self.collided(record, sink) == Disposition::Freeze {
                         return Ok(Outcome::Frozen);
                     }
                 }
@@ -418,7 +418,7 @@ impl SamplingLoop<'_> {
 
     /// Handles a window in which something was seen. Both threads are stopped, or only
     /// the sampled one if nobody was caught.
-    fn collided(&mut self, record: WindowRecord, sink: &mut dyn Sink) -> Standing {
+    fn collided(&mut self, record: WindowRecord, sink: &mut dyn Sink) -> Disposition {
         let sampled_code = code_at(self.target.inspect(), record.space, record.pc);
         let inspect = self.target.inspect();
         let region = inspect.region(record.space, record.bytes.start);
@@ -439,7 +439,7 @@ impl SamplingLoop<'_> {
             self.counts.losses.add(loss);
             self.target.release(record.id);
             self.window_ended(&record);
-            return Standing::Release;
+            return Disposition::Release;
         }
         let other = match &record.hit {
             None => None,
@@ -452,7 +452,7 @@ impl SamplingLoop<'_> {
                 Err(loss) => {
                     self.counts.losses.add(loss);
                     self.target.dismiss(record.id);
-                    return Standing::Release;
+                    return Disposition::Release;
                 }
             },
         };
@@ -490,8 +490,8 @@ impl SamplingLoop<'_> {
         };
         let standing = sink.standing(&mut collision, &modules, self.target);
         match standing {
-            Standing::Release => self.target.release(collision.record.id),
-            Standing::Freeze => self.target.freeze(collision.record.id),
+            Disposition::Release => self.target.release(collision.record.id),
+            Disposition::Freeze => self.target.freeze(collision.record.id),
         }
         self.window_ended(&collision.record);
         // Names are looked up while everybody runs.

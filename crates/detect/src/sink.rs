@@ -18,8 +18,8 @@ pub trait Sink {
         _collision: &mut Collision,
         _modules: &[Arc<Module>],
         _target: &mut dyn Target,
-    ) -> Standing {
-        Standing::Release
+    ) -> Disposition {
+        Disposition::Release
     }
 
     /// A signal is about to kill the target. The frames have no names yet: see
@@ -40,7 +40,7 @@ pub trait Sink {
 
 /// What to do with the threads of a collision.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Standing {
+pub enum Disposition {
     /// Let them go on.
     Release,
     /// Leave the whole target stopped, for a debugger.

@@ -43,7 +43,7 @@ pub fn tally(collision: &Collision, modules: &[Arc<Module>]) -> Option<ReplayTal
             .collect(),
         false => Vec::new(),
     };
-    let teller = Teller {
+    let teller = Tallying {
         replay,
         modules,
         values: values(collision, &steps),
@@ -68,7 +68,7 @@ fn named(what: What) -> Option<String> {
     Some(format!("{}{}", what.name?, what.field.unwrap_or_default()))
 }
 
-struct Teller<'a> {
+struct Tallying<'a> {
     replay: &'a Replay,
     modules: &'a [Arc<Module>],
     /// What is raced on, in either order.
@@ -77,7 +77,7 @@ struct Teller<'a> {
     counter: Option<Counter>,
 }
 
-impl Teller<'_> {
+impl Tallying<'_> {
     fn tally(&self) -> ReplayTally {
         let judgement = &self.replay.judgement;
         let mut tally = ReplayTally {

@@ -8,14 +8,14 @@ use redhanded_target::{Module, module_at};
 use std::sync::Arc;
 
 /// Tells what values mean.
-pub struct Teller<'a> {
+pub struct Interpreter<'a> {
     /// How the bytes that both sides touch are read.
     pub reading: Option<Reading>,
     pub collision: &'a Collision,
     pub modules: &'a [Arc<Module>],
 }
 
-impl Teller<'_> {
+impl Interpreter<'_> {
     /// Adds to `values` what they mean.
     pub fn tell(&self, values: &mut Values) {
         let record = &self.collision.record;

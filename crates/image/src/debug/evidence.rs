@@ -11,7 +11,7 @@ use super::Inner;
 use super::coverage::searches_words;
 use super::expression::choose::{Choice, Wanted};
 use super::expression::values::Type;
-use super::expression::walk::{Base, Candidate, Surroundings, Verdict, accesses};
+use super::expression::walk::{Base, Candidate, Surroundings, TextMarking, accesses};
 use super::openmp::AtomicDirective;
 use super::origin::{Origin, SourcePosition};
 use super::program::{Die, MAX_HOPS, Program};
@@ -339,7 +339,7 @@ impl Text<'_, '_> {
             // LLVM gives no column to what it merged from arms on one line. It may come from
             // functions that were inlined into them.
             let calls =
-                |candidate: &Candidate| candidate.verdict == Verdict::Unknown(Doubt::Folded);
+                |candidate: &Candidate| candidate.marking == TextMarking::Unknown(Doubt::Folded);
             if wanted.position.is_none()
                 && !self.program.is_by_gcc(self.unit)
                 && candidates.iter().any(calls)
@@ -352,11 +352,11 @@ impl Text<'_, '_> {
                     return Ok(marked(Marking::Plain));
                 }
                 Choice::Doubt(doubt) => return Err(doubt),
-                Choice::Found(verdict, candidate) => {
+                Choice::Found(stated, candidate) => {
                     self.not_displaced(&file, &function, &wanted, &candidate)?;
                     wanted.position = None;
                     self.not_merged(&file, &function, level, &wanted, &candidate)?;
-                    return self.evidence(&file, &function, access, fixed, verdict, &candidate);
+                    return self.evidence(&file, &function, access, fixed, stated, &candidate);
                 }
             }
         }
@@ -374,7 +374,7 @@ impl Text<'_, '_> {
         let table = access.size == 8 && operand.displacement == 0 && operand.base.is_some();
         let at = self.place.column.map(|column| (self.place.line, column));
         let calls = |candidate: &Candidate| {
-            candidate.verdict == Verdict::Unknown(Doubt::Folded) && Some(candidate.at) == at
+            candidate.marking == TextMarking::Unknown(Doubt::Folded) && Some(candidate.at) == at
         };
         let reads = |candidate: &Candidate| {
             candidate.place.is_some() && at.is_some_and(|at| candidate.own.contains(&at))
@@ -558,7 +558,7 @@ impl Text<'_, '_> {
             declaration: self
                 .facts
                 .omits_atomic
-                .then_some(&declaration as &dyn Fn(Die, usize) -> Verdict),
+                .then_some(&declaration as &dyn Fn(Die, usize) -> TextMarking),
         };
         let mut found = accesses(&surroundings, &expanded);
         let leading = written
@@ -587,9 +587,9 @@ impl Text<'_, '_> {
         if let Some(word) = changed {
             let others = found
                 .iter_mut()
-                .filter(|candidate| !matches!(candidate.verdict, Verdict::Atomic(_)));
+                .filter(|candidate| !matches!(candidate.marking, TextMarking::Atomic(_)));
             for candidate in others {
-                candidate.verdict = Verdict::Unknown(Doubt::UnknownName(word.clone()));
+                candidate.marking = TextMarking::Unknown(Doubt::UnknownName(word.clone()));
             }
         }
         found
@@ -637,10 +637,10 @@ impl Text<'_, '_> {
             .flat_map(|region| function.merged_with(*region))
             .collect();
         let candidates = self.candidates(file, function, &others);
-        let Choice::Found(verdict, other) = wanted.choose(self.program, &candidates) else {
+        let Choice::Found(stated, other) = wanted.choose(self.program, &candidates) else {
             return Ok(());
         };
-        let differs = std::mem::discriminant(&verdict) != std::mem::discriminant(&chosen.verdict);
+        let differs = std::mem::discriminant(&stated) != std::mem::discriminant(&chosen.marking);
         let same_object = match (&other.place, &chosen.place) {
             (Some(one), Some(other)) => {
                 one.text == other.text
@@ -663,7 +663,7 @@ impl Text<'_, '_> {
         function: &Function,
         access: Access,
         fixed: Option<&Fixed>,
-        verdict: Verdict,
+        stated: TextMarking,
         chosen: &Candidate,
     ) -> Result<SourceEvidence, Doubt> {
         let place = chosen.place.as_ref().ok_or(Doubt::NoExpression)?;
@@ -675,22 +675,22 @@ impl Text<'_, '_> {
             Some(name) if *name != word => format!("macro {name}"),
             _ => word,
         };
-        let marking = match verdict {
-            Verdict::Atomic(word) => Marking::Atomic { word: named(word) },
-            Verdict::Volatile(word) => Marking::Volatile { word: named(word) },
-            Verdict::Plain
+        let marking = match stated {
+            TextMarking::Atomic(word) => Marking::Atomic { word: named(word) },
+            TextMarking::Volatile(word) => Marking::Volatile { word: named(word) },
+            TextMarking::Plain
                 if covers.is_none()
                     && (gaps || place.bit_field.is_some() || searches_words(access, chosen)) =>
             {
                 Marking::Unknown { why: Doubt::Wider }
             }
-            Verdict::Plain if self.joins_conditional(file, function, access, fixed, chosen) => {
+            TextMarking::Plain if self.joins_conditional(file, function, access, fixed, chosen) => {
                 Marking::Unknown {
                     why: Doubt::Conditional,
                 }
             }
-            Verdict::Plain => Marking::Plain,
-            Verdict::Unknown(doubt) => return Err(doubt),
+            TextMarking::Plain => Marking::Plain,
+            TextMarking::Unknown(doubt) => return Err(doubt),
         };
         let mut text = place.text.clone();
         if let Some((end, _)) = text.char_indices().nth(MAX_QUOTED) {

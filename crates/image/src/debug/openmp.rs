@@ -1,6 +1,6 @@
 //! `omp atomic`: the directive that makes the statement after it an atomic one.
 
-use super::expression::walk::{Candidate, Verdict};
+use super::expression::walk::{Candidate, TextMarking};
 use redhanded_model::Doubt;
 
 /// How many lines may stand between a directive and its statement.
@@ -99,15 +99,15 @@ impl AtomicDirective {
                 .collect();
             if both.is_empty() { written } else { both }
         };
-        let verdict = if self.certain {
-            Verdict::Atomic("#pragma omp atomic".to_owned())
+        let marking = if self.certain {
+            TextMarking::Atomic("#pragma omp atomic".to_owned())
         } else {
-            Verdict::Unknown(Doubt::Ambiguous)
+            TextMarking::Unknown(Doubt::Ambiguous)
         };
         for candidate in found {
             let place = candidate.place.as_ref();
             if place.is_some_and(|place| chosen.contains(&place.text)) {
-                candidate.verdict = verdict.clone();
+                candidate.marking = marking.clone();
             }
         }
     }

@@ -1,7 +1,7 @@
 //! The source files that debug information names, read and parsed once, and what is known
 //! about units.
 
-use super::expression::walk::Verdict;
+use super::expression::walk::TextMarking;
 use super::files::is_of_system;
 use super::names;
 use super::origin::SourcePosition;
@@ -306,8 +306,8 @@ impl Judge {
         facts: &UnitFacts,
         die: Die,
         dereferenced: usize,
-    ) -> Verdict {
-        let doubt = Verdict::Unknown(Doubt::UnknownType);
+    ) -> TextMarking {
+        let doubt = TextMarking::Unknown(Doubt::UnknownType);
         let mut die = die;
         let mut stars_wanted = dereferenced;
         for _ in 0..super::program::MAX_HOPS {
@@ -337,7 +337,7 @@ impl Judge {
             if words.iter().any(|token| atomic(&token.text)) {
                 // The qualifier is that of what the declaration ends in.
                 return if stars == stars_wanted {
-                    Verdict::Atomic("_Atomic".to_owned())
+                    TextMarking::Atomic("_Atomic".to_owned())
                 } else {
                     doubt
                 };
@@ -375,7 +375,7 @@ impl Judge {
             }
             match typedef {
                 Some(typedef) => die = typedef,
-                None => return Verdict::Plain,
+                None => return TextMarking::Plain,
             }
         }
         doubt

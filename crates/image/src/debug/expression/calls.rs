@@ -1,7 +1,7 @@
 //! Calls: of atomic builtins, of functions that copy memory, and of others.
 
 use super::values::Type;
-use super::walk::{Place, Use, Verdict, Walker};
+use super::walk::{Place, TextMarking, Use, Walker};
 use crate::debug::program::Die;
 use crate::debug::scope::bare_name;
 use crate::debug::words::{self, Bulk, Form, Operation};
@@ -57,8 +57,8 @@ impl Walker<'_, '_, '_> {
                     _ => continue,
                 };
                 let place = self.pointed(*argument, &kind);
-                let verdict = Some(Verdict::Plain);
-                self.record_as(place, usage, verdict, Some(bulk), self.at(node));
+                let marking = Some(TextMarking::Plain);
+                self.record_as(place, usage, marking, Some(bulk), self.at(node));
             }
             return arguments
                 .first()
@@ -154,7 +154,7 @@ impl Walker<'_, '_, '_> {
             self.value(argument, Use::Read);
             if bound == Binding::Unknown {
                 for candidate in self.found.iter_mut().skip(first) {
-                    candidate.verdict = Verdict::Unknown(Doubt::Ambiguous);
+                    candidate.marking = TextMarking::Unknown(Doubt::Ambiguous);
                 }
             }
         }
@@ -163,7 +163,7 @@ impl Walker<'_, '_, '_> {
             for candidate in self.found.iter_mut().skip(before) {
                 candidate.reads = true;
                 candidate.writes = true;
-                candidate.verdict = Verdict::Unknown(doubt.clone());
+                candidate.marking = TextMarking::Unknown(doubt.clone());
             }
         }
         result
@@ -259,7 +259,7 @@ impl Walker<'_, '_, '_> {
                             self.record_as(
                                 place,
                                 usage,
-                                Some(operation.verdict(name)),
+                                Some(operation.marking(name)),
                                 None,
                                 self.at(node),
                             );
@@ -283,7 +283,7 @@ impl Walker<'_, '_, '_> {
                 self.record_as(
                     place,
                     usage,
-                    Some(operation.verdict(name)),
+                    Some(operation.marking(name)),
                     None,
                     self.at(node),
                 );
@@ -292,7 +292,7 @@ impl Walker<'_, '_, '_> {
                 self.record_as(
                     place,
                     Use::Update,
-                    Some(Verdict::Plain),
+                    Some(TextMarking::Plain),
                     None,
                     self.at(node),
                 );
@@ -311,13 +311,13 @@ impl Operation {
         }
     }
 
-    fn verdict(self, name: &str) -> Verdict {
+    fn marking(self, name: &str) -> TextMarking {
         if self.volatile {
-            Verdict::Volatile(name.to_owned())
+            TextMarking::Volatile(name.to_owned())
         } else if self.plain {
-            Verdict::Plain
+            TextMarking::Plain
         } else {
-            Verdict::Atomic(name.to_owned())
+            TextMarking::Atomic(name.to_owned())
         }
     }
 }

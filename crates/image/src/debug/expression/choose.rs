@@ -5,7 +5,7 @@
 //! expression or of one around it. Each of these rules candidates out. What is left must
 //! agree.
 
-use super::walk::{Base, Candidate, Verdict};
+use super::walk::{Base, Candidate, TextMarking};
 use crate::Access;
 use crate::debug::program::Program;
 use crate::debug::text::lexer::Position;
@@ -31,7 +31,7 @@ pub(in crate::debug) struct Wanted<'a> {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(in crate::debug) enum Choice {
     /// These candidates, which agree; the first is the best.
-    Found(Verdict, Box<Candidate>),
+    Found(TextMarking, Box<Candidate>),
     /// None of the candidates can be it.
     None,
     /// It cannot be told.
@@ -103,7 +103,7 @@ impl Wanted<'_> {
                 self.fits(program, candidate)
                     && left
                         .first()
-                        .is_some_and(|chosen| !same(&chosen.verdict, &candidate.verdict))
+                        .is_some_and(|chosen| !same(&chosen.marking, &candidate.marking))
             });
             if rival {
                 return Choice::Doubt(Doubt::Ambiguous);
@@ -113,16 +113,16 @@ impl Wanted<'_> {
         let first = left.first();
         let fitting = left.iter().chain(&possible).find(|candidate| {
             self.fits(program, candidate)
-                && first.is_some_and(|first| same(&first.verdict, &candidate.verdict))
+                && first.is_some_and(|first| same(&first.marking, &candidate.marking))
         });
         let best = fitting.or(first);
         match best {
-            Some(best) => match &best.verdict {
-                Verdict::Unknown(doubt) => Choice::Doubt(doubt.clone()),
-                Verdict::Plain if self.folds && !self.is_certain(program, best, &possible) => {
+            Some(best) => match &best.marking {
+                TextMarking::Unknown(doubt) => Choice::Doubt(doubt.clone()),
+                TextMarking::Plain if self.folds && !self.is_certain(program, best, &possible) => {
                     Choice::Doubt(Doubt::Folded)
                 }
-                verdict => Choice::Found(verdict.clone(), Box::new((*best).clone())),
+                marking => Choice::Found(marking.clone(), Box::new((*best).clone())),
             },
             None => Choice::None,
         }
@@ -163,8 +163,8 @@ impl Wanted<'_> {
         };
         // Atomic and volatile accesses are neither split nor widened.
         let size = program.size(&place.kind);
-        let whole = match candidate.verdict {
-            Verdict::Atomic(_) | Verdict::Volatile(_) => {
+        let whole = match candidate.marking {
+            TextMarking::Atomic(_) | TextMarking::Volatile(_) => {
                 place.bits.is_some()
                     || program.is_structure(&place.kind)
                     || self.access.size == 0
@@ -242,7 +242,7 @@ fn narrow<'c>(left: &mut Vec<&'c Candidate>, is: impl Fn(&'c Candidate) -> bool)
     }
 }
 
-fn same(one: &Verdict, other: &Verdict) -> bool {
+fn same(one: &TextMarking, other: &TextMarking) -> bool {
     std::mem::discriminant(one) == std::mem::discriminant(other)
 }
 
@@ -251,12 +251,12 @@ fn agree(left: &[&Candidate]) -> bool {
         return true;
     };
     rest.iter()
-        .all(|candidate| same(&candidate.verdict, &first.verdict))
+        .all(|candidate| same(&candidate.marking, &first.marking))
 }
 
 fn doubt(candidate: &Candidate) -> Doubt {
-    match &candidate.verdict {
-        Verdict::Unknown(doubt) => doubt.clone(),
+    match &candidate.marking {
+        TextMarking::Unknown(doubt) => doubt.clone(),
         _ => Doubt::NoExpression,
     }
 }
@@ -264,8 +264,8 @@ fn doubt(candidate: &Candidate) -> Doubt {
 /// Why candidates do not agree: because one is not known, or because they differ.
 fn disagreement(left: &[&Candidate]) -> Doubt {
     left.iter()
-        .find_map(|candidate| match &candidate.verdict {
-            Verdict::Unknown(doubt) => Some(doubt.clone()),
+        .find_map(|candidate| match &candidate.marking {
+            TextMarking::Unknown(doubt) => Some(doubt.clone()),
             _ => None,
         })
         .unwrap_or(Doubt::Ambiguous)

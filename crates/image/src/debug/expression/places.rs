@@ -1,7 +1,7 @@
 //! The objects that expressions denote, and accesses to them.
 
 use super::values::Type;
-use super::walk::{Base, Candidate, MAX_DEPTH, Place, Use, Verdict, Walker};
+use super::walk::{Base, Candidate, MAX_DEPTH, Place, TextMarking, Use, Walker};
 use crate::debug::program::{Die, MAX_HOPS};
 use crate::debug::text::lexer::Position;
 use crate::debug::types::How;
@@ -209,9 +209,9 @@ impl Walker<'_, '_, '_> {
     /// function, and what that does to the object is not known here.
     fn read_by_operator(&mut self, place: Place) {
         let of_class = self.around.program.is_structure(&place.kind);
-        let verdict = of_class.then_some(Verdict::Unknown(Doubt::UnknownType));
+        let marking = of_class.then_some(TextMarking::Unknown(Doubt::UnknownType));
         let at = place.at;
-        self.record_as(place, Use::Read, verdict, None, at);
+        self.record_as(place, Use::Read, marking, None, at);
     }
 
     /// What a pointer points to.
@@ -431,12 +431,12 @@ impl Walker<'_, '_, '_> {
         &mut self,
         place: Place,
         usage: Use,
-        verdict: Option<Verdict>,
+        marking: Option<TextMarking>,
         bulk: Option<Bulk>,
         at: Position,
     ) {
         let program = self.around.program;
-        let settled = verdict.is_some();
+        let settled = marking.is_some();
         if usage == Use::Nothing
             || (!settled
                 && (place.temporary
@@ -445,7 +445,7 @@ impl Walker<'_, '_, '_> {
         {
             return;
         }
-        let verdict = verdict.unwrap_or_else(|| self.by_type(&place));
+        let marking = marking.unwrap_or_else(|| self.by_type(&place));
         let bit_field = place.bits.is_some();
         let mut own = place.anchors.clone();
         if settled {
@@ -454,7 +454,7 @@ impl Walker<'_, '_, '_> {
         self.push(Candidate {
             reads: usage != Use::Write || bit_field || bulk.is_some() && usage == Use::Read,
             writes: usage != Use::Read,
-            verdict,
+            marking,
             bulk,
             at: place.at,
             own,
@@ -463,33 +463,37 @@ impl Walker<'_, '_, '_> {
         });
     }
 
-    pub(super) fn by_type(&self, place: &Place) -> Verdict {
+    pub(super) fn by_type(&self, place: &Place) -> TextMarking {
         let program = self.around.program;
         match program.how(&place.kind) {
             Some(How::Atomic | How::Guard) => {
-                return Verdict::Atomic(format!("{} is atomic", place.text));
+                return TextMarking::Atomic(format!("{} is atomic", place.text));
             }
             Some(How::Volatile) => {
-                return Verdict::Volatile(format!("{} is volatile", place.text));
+                return TextMarking::Volatile(format!("{} is volatile", place.text));
             }
             None if place.volatile => {
-                return Verdict::Volatile(format!("{} is in a volatile object", place.text));
+                return TextMarking::Volatile(format!("{} is in a volatile object", place.text));
             }
             None => {}
         }
         if !self.around.scope.typed || program.unqualified(&place.kind).0 == Type::Unknown {
-            return Verdict::Unknown(Doubt::UnknownType);
+            return TextMarking::Unknown(Doubt::UnknownType);
         }
         match (self.around.declaration, place.declared) {
             (Some(declaration), Some((die, dereferenced))) => {
                 match declaration(die, dereferenced) {
-                    Verdict::Atomic(_) => Verdict::Atomic(format!("{} is atomic", place.text)),
-                    verdict => verdict,
+                    TextMarking::Atomic(_) => {
+                        TextMarking::Atomic(format!("{} is atomic", place.text))
+                    }
+                    marking => marking,
                 }
             }
             // Made by a call or a cast, or declared where nobody sees it.
-            (Some(_), None) if place.base == Base::Pointer => Verdict::Unknown(Doubt::UnknownType),
-            _ => Verdict::Plain,
+            (Some(_), None) if place.base == Base::Pointer => {
+                TextMarking::Unknown(Doubt::UnknownType)
+            }
+            _ => TextMarking::Plain,
         }
     }
 }

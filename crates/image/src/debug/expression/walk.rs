@@ -19,7 +19,7 @@ const MAX_CANDIDATES: usize = 2000;
 
 /// What the text says about an access.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(in crate::debug) enum Verdict {
+pub(in crate::debug) enum TextMarking {
     Atomic(String),
     Volatile(String),
     Plain,
@@ -69,7 +69,7 @@ pub(in crate::debug) struct Place {
 pub(in crate::debug) struct Candidate {
     pub(in crate::debug) reads: bool,
     pub(in crate::debug) writes: bool,
-    pub(in crate::debug) verdict: Verdict,
+    pub(in crate::debug) marking: TextMarking,
     /// `None` for what may access anything: an unknown macro, assembly.
     pub(in crate::debug) place: Option<Place>,
     /// What it belongs to if it covers more than an object: a call of memset, memcpy or strlen.
@@ -87,7 +87,7 @@ impl Candidate {
         Self {
             reads: true,
             writes: true,
-            verdict: Verdict::Unknown(doubt),
+            marking: TextMarking::Unknown(doubt),
             place: None,
             bulk: None,
             at,
@@ -112,7 +112,7 @@ pub(in crate::debug) struct Surroundings<'a, 'd> {
     /// members.
     pub(in crate::debug) has_volatile: &'a dyn Fn(Die) -> bool,
     /// What the text of a declaration says, if the types omit `_Atomic`.
-    pub(in crate::debug) declaration: Option<&'a dyn Fn(Die, usize) -> Verdict>,
+    pub(in crate::debug) declaration: Option<&'a dyn Fn(Die, usize) -> TextMarking>,
 }
 
 /// What is done with the object that an expression denotes.
@@ -323,7 +323,7 @@ impl Walker<'_, '_, '_> {
                     .map(|kind| self.written(kind));
                 let doubt = Doubt::UnknownName(word.unwrap_or_default());
                 for candidate in self.found.iter_mut().skip(first_of_all) {
-                    candidate.verdict = Verdict::Unknown(doubt.clone());
+                    candidate.marking = TextMarking::Unknown(doubt.clone());
                 }
             }
         }
@@ -386,7 +386,7 @@ impl Walker<'_, '_, '_> {
         for candidate in self.found.iter_mut().skip(first) {
             let place = candidate.place.as_ref();
             if place.is_some_and(|place| self.around.program.unqualified(&place.kind).0 == bare) {
-                candidate.verdict = Verdict::Unknown(Doubt::UnknownType);
+                candidate.marking = TextMarking::Unknown(Doubt::UnknownType);
             }
         }
     }
