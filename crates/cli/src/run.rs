@@ -116,7 +116,11 @@ impl Watch {
     pub fn display(&self, shared: bool) -> Arc<Display> {
         let progress = screen::shown(self.progress, self.quiet, shared);
         let benign = self.findings.verdicts.shows_benign();
-        display(self.quiet, &self.findings.detail, benign, progress)
+        let mut display = display(self.quiet, &self.findings.detail, benign, progress);
+        if let Some(display) = Arc::get_mut(&mut display) {
+            display.indexing = screen::shown_at_once(self.progress, self.quiet, shared);
+        }
+        display
     }
 
     /// The observation of `subject` that is asked for.

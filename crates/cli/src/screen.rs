@@ -95,6 +95,18 @@ pub fn shown(wanted: ShowProgress, quiet: bool, shared: bool) -> Shown {
     }
 }
 
+/// How work is shown that somebody waits for. On a terminal that is shared, a line says what it is.
+pub fn shown_at_once(wanted: ShowProgress, quiet: bool, shared: bool) -> Shown {
+    match shown(wanted, quiet, shared) {
+        Shown::Nothing
+            if wanted == ShowProgress::Auto && !quiet && std::io::stderr().is_terminal() =>
+        {
+            Shown::Lines
+        }
+        shown => shown,
+    }
+}
+
 /// Whether a process may use the terminal of stderr: it has it open, or it can
 /// open it as `/dev/tty`. Also where that cannot be told.
 pub fn is_shared_with(pid: u32) -> bool {

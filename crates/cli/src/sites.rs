@@ -11,7 +11,8 @@ use redhanded_report::{FunctionSites, Progress, Shown, SitesReport, Terminal, js
 use redhanded_session::{About, Asker};
 use redhanded_sys::renounce_debug_information;
 use std::process::ExitCode;
-use std::time::Instant;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 /// Prints the sampling set of a file.
 pub fn sites(arguments: &Sites) -> Result<ExitCode, Failure> {
@@ -54,6 +55,9 @@ pub fn sites(arguments: &Sites) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// Who waits for longer is told what for.
+const WAIT: Duration = Duration::from_secs(1);
+
 /// Indexes an image with a progress bar, if there is a terminal for it.
 pub fn index(image: &Image, cache: Option<&SiteCache>, shown: Shown) {
     let total: u64 = image
@@ -69,9 +73,18 @@ pub fn index(image: &Image, cache: Option<&SiteCache>, shown: Shown) {
         Shown::Nothing
     };
     let progress = Progress::bytes(shown, &format!("indexing {}", image.name()), total);
+    let told = AtomicBool::new(shown != Shown::Lines);
     let shown = std::sync::Mutex::new(0);
+    let started = Instant::now();
     image.index(cache, &|done, _| {
         redhanded_process::beat();
+        if started.elapsed() > WAIT && !told.swap(true, Ordering::Relaxed) {
+            let size = total >> 20;
+            screen::say(&format!(
+                "redhanded: indexing {} ({size} MB of code)",
+                image.name()
+            ));
+        }
         if let Ok(mut shown) = shown.lock()
             && done > *shown
         {
