@@ -53,7 +53,7 @@ pub fn check(arguments: &Check) -> Result<ExitCode, Failure> {
 
     say(arguments, "analysing the recording");
     let found = folder.path().join("analysed.json");
-    let analysed = steps.analyse(recording, &arguments.telling.sources, &found)?;
+    let analysed = steps.run(analysis(recording, &arguments.telling.sources, &found))?;
     if !found.exists() {
         return Ok(status(analysed));
     }
@@ -129,6 +129,24 @@ impl Written {
     }
 }
 
+/// The step that analyses a recording. Its report is in `found` if there is one.
+pub fn analysis(recording: &Path, sources: &[PathBuf], found: &Path) -> Command {
+    let mut analyse = redhanded(&["analyze", "--quiet", "--fail-on", "never", "--json"]);
+    analyse.arg(found).arg(recording);
+    for folder in sources {
+        analyse.arg("--sources").arg(folder);
+    }
+    analyse
+}
+
+/// What a step said last, without our name.
+pub fn last_words(said: &Path) -> Option<String> {
+    let said = std::fs::read(said).unwrap_or_default();
+    let said = String::from_utf8_lossy(&said);
+    let last = said.lines().last()?;
+    Some(last.strip_prefix("redhanded: ").unwrap_or(last).to_owned())
+}
+
 /// Whether both sides have names by which they can be found again.
 fn is_huntable(race: &Race) -> bool {
     Candidate::of_race(race).is_some()
@@ -150,23 +168,8 @@ impl<'s> Steps<'s> {
         }
     }
 
-    /// Analyses a recording; the report is in `found` if there is one.
-    pub fn analyse(
-        &mut self,
-        recording: &Path,
-        sources: &[PathBuf],
-        found: &Path,
-    ) -> Result<ExitStatus, Failure> {
-        let mut analyse = redhanded(&["analyze", "--quiet", "--fail-on", "never", "--json"]);
-        analyse.arg(found).arg(recording);
-        for folder in sources {
-            analyse.arg("--sources").arg(folder);
-        }
-        self.run(analyse)
-    }
-
     /// Runs a step to its end. Whoever asks us to end asks the step.
-    fn run(&mut self, mut step: Command) -> Result<ExitStatus, Failure> {
+    pub fn run(&mut self, mut step: Command) -> Result<ExitStatus, Failure> {
         self.signals.held().spare(&mut step);
         let mut child = step.spawn()?;
         loop {
@@ -209,9 +212,8 @@ fn hunted(
     hunt.stderr(open_private(&said)?);
     steps.run(hunt)?;
     if !caught.exists() {
-        let said = std::fs::read(&said).unwrap_or_default();
-        let said = String::from_utf8_lossy(&said);
-        let why = said.lines().last().unwrap_or("it ended unexpectedly");
+        let why = last_words(&said);
+        let why = why.as_deref().unwrap_or("it ended unexpectedly");
         screen::say(&format!("redhanded: the hunt failed: {why}"));
         return Ok(());
     }

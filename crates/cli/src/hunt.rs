@@ -2,7 +2,7 @@
 //! caught.
 
 use crate::arguments::{Tracing, Watch};
-use crate::check::Steps;
+use crate::check::{Steps, analysis, last_words};
 use crate::exit::Failure;
 use crate::observe::{Observation, Subject};
 use crate::report::{Source, read_json};
@@ -10,9 +10,10 @@ use crate::screen;
 use redhanded_image::is_race_at;
 use redhanded_model::{Candidate, Delays, HuntOutcome, Hunted, Pursuit, Race, Report, Run};
 use redhanded_recording::is_recording;
+use redhanded_report::open_private;
 use redhanded_store::is_store;
 use redhanded_suspects::{ReadError, Suspects, of_report, read};
-use redhanded_sys::open_regular;
+use redhanded_sys::{open_regular, temporary_place};
 use redhanded_target::Signals;
 use std::io::{Read, Seek};
 use std::path::{Path, PathBuf};
@@ -97,12 +98,18 @@ fn load(path: &Path, sources: &[PathBuf], signals: &Signals) -> Result<Suspects,
 
 /// What `redhanded analyze` finds in a recording.
 fn analysed(path: &Path, sources: &[PathBuf], signals: &Signals) -> Result<Report, Failure> {
-    let folder = tempfile::tempdir()?;
+    // Other processes are told of it by its path.
+    let folder = tempfile::tempdir_in(temporary_place())?;
     let found = folder.path().join("analysed.json");
-    Steps::new(signals).analyse(path, sources, &found)?;
+    let said = folder.path().join("said");
+    let mut analyse = analysis(path, sources, &found);
+    analyse.stderr(open_private(&said)?);
+    Steps::new(signals).run(analyse)?;
     if !found.exists() {
-        let name = path.display();
-        return Err(Failure::Usage(format!("{name} cannot be analysed")));
+        let why = last_words(&said).unwrap_or_else(|| "the analysis ended unexpectedly".to_owned());
+        return Err(Failure::Usage(format!(
+            "cannot take suspects from it: {why}"
+        )));
     }
     read_json(&found)
 }

@@ -275,7 +275,7 @@ fn what_is_recorded_is_hunted() {
     fs::write(place.path("cut"), &recording()[..20]).unwrap();
     place
         .run("run --suspects cut -- ./write_then_read".split(' '))
-        .refused(125, "cut cannot be analysed");
+        .refused(125, "cannot take suspects from it: cut is damaged");
 }
 
 /// And the hunt catches it.

@@ -70,7 +70,12 @@ fn its_surroundings_are_those_of_its_user() {
             .current_dir(place.path("elsewhere"));
         place.finish(command)
     };
-    let alone = started(place.command(place.path("surroundings")));
+    let alone = {
+        let mut command = place.command("/usr/bin/env");
+        command.arg("--default-signal");
+        command.arg(place.path("surroundings"));
+        started(command)
+    };
     let observed = {
         let mut command = place.redhanded(["run", "--quiet", "--"]);
         command.arg(place.path("surroundings"));

@@ -72,7 +72,7 @@ fn the_document_has_the_keys_that_are_promised() {
     assert_eq!(report["schema"], "redhanded-report/1");
     assert_eq!(
         keys(&report),
-        ["races", "run", "schema", "set_aside", "tool"]
+        ["quotes", "races", "run", "schema", "set_aside", "tool"]
     );
     let expect = |value: &Value, promised: &str| {
         let promised: BTreeSet<&str> = promised.split(' ').collect();

@@ -144,7 +144,7 @@ fn a_report_is_a_baseline_too() {
     place.build("ledger", "ledger", &["-DMORE"]);
     let third = observe(&place, 2, "--fail-on new --baseline known.json");
     assert_eq!(third.status, 66, "{third:#?}");
-    let told = place.run(["report", "known.json"]);
+    let told = place.run(["report", "--show", "benign", "known.json"]);
     assert_eq!(told.status, 0, "{told:#?}");
     assert!(told.stdout().contains("RACE 1 of 1"), "{told:#?}");
     // The document has the source lines.
