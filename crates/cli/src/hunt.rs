@@ -12,7 +12,7 @@ use redhanded_model::{Candidate, Delays, HuntOutcome, Hunted, Pursuit, Race, Rep
 use redhanded_recording::is_recording;
 use redhanded_store::is_store;
 use redhanded_suspects::{ReadError, Suspects, of_report, read};
-use redhanded_sys::open_regular;
+use redhanded_sys::{open_regular, temporary_place};
 use redhanded_target::Signals;
 use std::io::{Read, Seek};
 use std::path::{Path, PathBuf};
@@ -97,7 +97,8 @@ fn load(path: &Path, sources: &[PathBuf], signals: &Signals) -> Result<Suspects,
 
 /// What `redhanded analyze` finds in a recording.
 fn analysed(path: &Path, sources: &[PathBuf], signals: &Signals) -> Result<Report, Failure> {
-    let folder = tempfile::tempdir()?;
+    // Other processes are told of it by its path.
+    let folder = tempfile::tempdir_in(temporary_place())?;
     let found = folder.path().join("analysed.json");
     Steps::new(signals).analyse(path, sources, &found)?;
     if !found.exists() {
