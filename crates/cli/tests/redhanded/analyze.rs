@@ -187,12 +187,25 @@ fn what_unusual_things_order_is_no_race() {
         "robust",
         "cancelled",
         "exec",
-        "no-program",
     ] {
         let report = is_ordered(way);
         is_at_most_unlocked(&report);
         assert_eq!(report["run"]["cut_short"], false, "{way}");
     }
+}
+
+/// What a thread reads again after it was asked how far it is, because another one tried in vain to
+/// execute a program, orders it.
+#[test]
+fn a_program_that_cannot_be_executed_leaves_the_order_as_it_is() {
+    if !has_recorder() {
+        return;
+    }
+    let report = is_ordered("no-program");
+    for race in report["races"].as_array().unwrap() {
+        assert_eq!(race["standing"], "suspect", "{race:#}");
+    }
+    assert_eq!(report["run"]["cut_short"], false);
 }
 
 /// Where calls nest too deeply for the recorder, it says so, and nothing is claimed.
