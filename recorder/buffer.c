@@ -125,6 +125,10 @@ write_buffer_up_to_now(struct thread *thread)
     dr_mutex_lock(thread->write_lock);
     for (int tries = 0; tries < MOST_TRIES; tries++) {
         struct entry *from = position(thread);
+        /* The number begins a region in the analysis. The thread may be going on, and what it
+         * reads again then is a new read: one that waits for a word must be seen to find it
+         * changed. */
+        begin_region(thread);
         uint64_t number = draw_number();
         bool is_between = !thread->is_drawing;
         struct entry *to = position(thread);

@@ -113,6 +113,11 @@ open_stream(void)
         return false;
     }
     uint64_t number = __atomic_fetch_add(&shared->streams, 1, __ATOMIC_SEQ_CST);
+    if (number >= WIRE_MOST_PROCESSES) {
+        /* Its pipe will never be made. */
+        refuse();
+        return false;
+    }
     dr_snprintf(path, sizeof path, "%s/stream.%llu", folder, (unsigned long long)number);
     path[sizeof path - 1] = 0;
     /* The pipes are made in advance. In a burst of forks they may come a moment late. */

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use redhanded_recording::wire::{
-    CHUNK_HEADER_SIZE, CHUNK_MAGIC, ChunkKind, Function, Kind, LONGEST_CHUNK,
+    CHUNK_HEADER_SIZE, CHUNK_MAGIC, ChunkKind, Function, Kind, LONGEST_CHUNK, MOST_PROCESSES,
 };
 use serde_json::Value;
 
@@ -179,6 +179,7 @@ fn header() -> String {
     define("chunk_magic", &format!("\"{magic}\""));
     define("chunk_header_size", &CHUNK_HEADER_SIZE.to_string());
     define("longest_chunk", &LONGEST_CHUNK.to_string());
+    define("most_processes", &MOST_PROCESSES.to_string());
     for number in 0..=u8::MAX {
         if let Some(kind) = Kind::new(number) {
             define(&format!("{kind:?}"), &number.to_string());

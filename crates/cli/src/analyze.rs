@@ -252,11 +252,14 @@ impl Examination<'_> {
             return;
         };
         let stopped = self.recording.ending().and_then(|end| end.stopped.as_ref());
-        let is_alone = process.threads().len() <= 1;
-        if damage.is_early_end() && (stopped.is_some() || is_alone) {
+        if damage.is_early_end() && self.recording.cut_short().is_none() {
             let why = match stopped {
                 Some(why) => format!("the recording was stopped, because {why}"),
-                None => "it was killed, and what it had not written by then is lost".to_owned(),
+                None => {
+                    "it was killed or outlived the program, and what it had not written by then \
+                         is lost"
+                        .to_owned()
+                }
             };
             let what = format!("the last that process {} did", process.hello().process);
             self.unseen(&what, why);

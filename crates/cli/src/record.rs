@@ -58,7 +58,8 @@ pub fn record(arguments: &Record) -> Result<ExitCode, Failure> {
     if outcome.lost_processes > 0 {
         screen::say(&format!(
             "redhanded: {} processes could not be recorded, or not to their end: they changed their \
-             user or their root folder, or wrote to pipes that are not theirs",
+             user or their root folder, wrote to pipes that are not theirs, or were more than can be \
+             recorded",
             outcome.lost_processes
         ));
     }

@@ -68,13 +68,24 @@ impl Engine {
         if let Some(folder) = data_folder() {
             folders.push((folder.join("redhanded").join(FOLDER), effective_user()));
         }
-        for (folder, trusted) in &folders {
-            if let Some(engine) = Self::within(folder, *trusted)? {
-                return Ok(engine);
+        Self::first(&folders)
+    }
+
+    /// The first that can be used, of folders and whom else each is trusted to. One that is
+    /// refused hides no other.
+    fn first(folders: &[(PathBuf, u32)]) -> Result<Self, NoEngine> {
+        let mut refused = None;
+        for (folder, trusted) in folders {
+            match Self::within(folder, *trusted) {
+                Ok(Some(engine)) => return Ok(engine),
+                Ok(None) => {}
+                Err(why) => {
+                    refused.get_or_insert(why);
+                }
             }
         }
-        let folders = folders.into_iter().map(|(folder, _)| folder);
-        Err(NoEngine::Missing(folders.collect()))
+        let missing = || NoEngine::Missing(folders.iter().map(|(at, _)| at.clone()).collect());
+        Err(refused.unwrap_or_else(missing))
     }
 
     /// The recorder in `folder`, if it is there, by paths without links. Whoever could exchange
@@ -164,6 +175,23 @@ mod tests {
         set(&folder, 0o777);
         assert!(refused(&folder).contains("other users may write to"));
         set(&folder, 0o755);
+        let other = place.join("other");
+        fs::create_dir(&other).unwrap();
+        let folders = [(folder.clone(), us), (other.clone(), us)];
+        set(&folder, 0o777);
+        assert!(matches!(
+            Engine::first(&folders),
+            Err(NoEngine::Refused { .. })
+        ));
+        for name in [LIBRARY, CLIENT] {
+            fs::write(other.join(name), "").unwrap();
+            set(&other.join(name), 0o755);
+        }
+        assert_eq!(Engine::first(&folders).unwrap().client, other.join(CLIENT));
+        set(&folder, 0o755);
+        assert_eq!(Engine::first(&folders).unwrap().client, folder.join(CLIENT));
+        let nowhere = Engine::first(&[(place.join("none"), us)]);
+        assert!(matches!(nowhere, Err(NoEngine::Missing(..))));
         if us != 0 {
             eprintln!("skipped in part: only root can give a file away");
             return;

@@ -1,7 +1,7 @@
 //! The pipes that recorded processes write to, and what they share.
 
 use crate::chunks::{Chunk, Next, next};
-use redhanded_recording::wire::ChunkKind;
+use redhanded_recording::wire::{ChunkKind, MOST_PROCESSES};
 use redhanded_sys::{Pipe, wait_readable};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
@@ -13,7 +13,7 @@ use std::time::Duration;
 /// How many pipes there are for processes that do not exist yet. One that finds none waits.
 const AHEAD: u64 = 8;
 /// No more are made: a reader of the recording takes no more processes.
-const MOST: u64 = 4096;
+const MOST: u64 = MOST_PROCESSES as u64;
 /// How much is read at a time.
 const AT_ONCE: usize = 1 << 20;
 /// How long the page is that the processes share. `struct shared` in recorder/recorder.h.

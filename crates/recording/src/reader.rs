@@ -5,7 +5,7 @@ use crate::blocks::{Blocks, Source};
 use crate::container::{self, Placed};
 use crate::entries::Entries;
 use crate::notes::{Ending, Header, Hello, Module, Unmapped};
-use crate::wire::ChunkKind;
+use crate::wire::{ChunkKind, MOST_PROCESSES};
 use redhanded_sys::open_regular;
 use serde::de::DeserializeOwned;
 use std::collections::HashMap;
@@ -20,9 +20,6 @@ const MOST_NOTES: usize = 64 << 20;
 
 /// A recording has no more sites and contexts together.
 const MOST_PLACES: usize = 8 << 20;
-
-/// It has no more processes.
-const MOST_PROCESSES: usize = 4096;
 
 /// It has no more threads. A reader holds a piece of each.
 pub const MOST_THREADS: usize = 8192;
@@ -409,7 +406,7 @@ impl Loading {
             return Ok(index);
         }
         let index = recording.processes.len();
-        if index == MOST_PROCESSES {
+        if index >= MOST_PROCESSES as usize {
             return Err(format!("it has more than {MOST_PROCESSES} processes"));
         }
         recording.processes.push(Process {

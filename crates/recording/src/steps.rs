@@ -117,18 +117,13 @@ pub fn steps<'a>(
 }
 
 /// Whether a process became another program, so that its threads have no end: the last that one
-/// of them did was to ask for it, and the others did nothing after that. Each thread has the last
-/// of its items here.
+/// of them did was to ask for it, and it was never refused. Others may have gone on for a moment,
+/// until the kernel ended them. Each thread has the last of its items here.
 #[must_use]
 pub fn became_another(last: &[Item]) -> bool {
-    let asks = last.iter().find(|item| {
+    last.iter().any(|item| {
         let is_exec = matches!(item.entry.address, EXECVE | EXECVEAT);
         item.entry.kind == Kind::SystemCall && is_exec
-    });
-    asks.is_some_and(|asks| {
-        // A fence shows how far a thread was when everything was written.
-        let is_earlier = |item: &Item| item.number <= asks.number || item.entry.kind == Kind::Fence;
-        last.iter().all(is_earlier)
     })
 }
 

@@ -248,7 +248,9 @@ impl<'a> Translator<'a> {
             // The child of a vfork: it is told once more, at the end of its parent.
             return;
         }
-        let task = self.task(*thread);
+        let Some(task) = self.task(*thread) else {
+            return;
+        };
         let mut out = Out {
             events,
             thread: task,
@@ -333,21 +335,18 @@ impl<'a> Translator<'a> {
     }
 
     /// The thread that makes the entries of this index now.
-    fn task(&mut self, thread: u32) -> TaskId {
-        match self.threads[thread as usize].task {
-            Some(task) => task,
-            None => {
-                let task = self.new_task(thread, None);
-                self.threads[thread as usize].task = Some(task);
-                task
-            }
+    fn task(&mut self, thread: u32) -> Option<TaskId> {
+        if self.threads[thread as usize].task.is_none() {
+            self.threads[thread as usize].task = self.new_task(thread, None);
         }
+        self.threads[thread as usize].task
     }
 
-    fn new_task(&mut self, thread: u32, creator: Option<(TaskId, Place)>) -> TaskId {
+    /// None if there are more than can be told apart.
+    fn new_task(&mut self, thread: u32, creator: Option<(TaskId, Place)>) -> Option<TaskId> {
         if self.tasks.len() == MOST_TASKS {
             self.is_full = true;
-            return TaskId(0);
+            return None;
         }
         let id = TaskId(u32::try_from(self.tasks.len()).unwrap_or(u32::MAX));
         let threads = self.process.threads();
@@ -360,7 +359,7 @@ impl<'a> Translator<'a> {
             has_ended: false,
             cleared: None,
         });
-        id
+        Some(id)
     }
 
     /// A thread begins. If its creator has not returned from its system call yet, this is the
@@ -376,7 +375,9 @@ impl<'a> Translator<'a> {
             None => {
                 let calling = self.only_creator(thread);
                 let creator = calling.map(|(creator, calling)| (creator, calling.place));
-                let task = self.new_task(thread, creator);
+                let Some(task) = self.new_task(thread, creator) else {
+                    return;
+                };
                 if let Some((_, calling)) = calling {
                     self.tasks[task.0 as usize].cleared = calling.cleared_by_child();
                 }
@@ -528,13 +529,16 @@ impl<'a> Translator<'a> {
         Some(ended.unwrap_or(*latest))
     }
 
-    /// A thread says where its thread-local memory is.
+    /// A thread says where its thread-local memory is. The child of a vfork has that of its
+    /// parent, which goes on; nobody joins the child.
     fn has_base(&mut self, id: TaskId, base: u64) {
-        self.tasks[id.0 as usize].base = base;
-        if base != 0 {
-            let (_, latest) = self.by_base.entry(base).or_insert((None, id));
-            *latest = id.max(*latest);
+        let latest = self.by_base.get(&base).map(|(_, latest)| *latest);
+        if base == 0 || latest.is_some_and(|latest| latest != id && !self.has_ended(latest)) {
+            return;
         }
+        self.tasks[id.0 as usize].base = base;
+        let (_, latest) = self.by_base.entry(base).or_insert((None, id));
+        *latest = id.max(*latest);
     }
 
     fn note_end(&mut self, id: TaskId) {
@@ -578,13 +582,15 @@ impl<'a> Translator<'a> {
         );
     }
 
-    /// A thread or a process was created, which may have begun since, and even have ended.
+    /// A thread was created, or a process with the same memory, which may have begun since, and even have ended.
     fn created(&mut self, tid: u32, calling: &Calling, out: &mut Out<'_>) {
         let begun = self.begun.get(&tid).copied();
         let since = |began: &Began| began.number > calling.since || !self.has_ended(began.task);
         let Some(Began { task: child, .. }) = begun.filter(since) else {
             // It has not begun: this comes before.
-            let child = self.new_task(u32::MAX, Some((out.thread, calling.place)));
+            let Some(child) = self.new_task(u32::MAX, Some((out.thread, calling.place))) else {
+                return;
+            };
             let task = &mut self.tasks[child.0 as usize];
             task.tid = tid;
             task.cleared = calling.cleared_by_child();

@@ -194,6 +194,9 @@ pub const CHUNK_HEADER_SIZE: usize = 16;
 /// What a chunk of the recorder's stream begins with.
 pub const CHUNK_MAGIC: [u8; 4] = *b"RHRC";
 
+/// A recording has no more processes.
+pub const MOST_PROCESSES: u32 = 4096;
+
 /// No chunk of the recorder's stream is longer.
 pub const LONGEST_CHUNK: u32 = 4 << 20;
 

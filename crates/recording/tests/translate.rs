@@ -441,10 +441,18 @@ fn more_threads_than_can_be_told_apart_end_the_translation() {
             translator.step(&step, &mut Sites, &mut events);
             events.clear();
         }
-        (translator.is_full(), translator.tasks().len())
+        (
+            translator.is_full(),
+            translator.tasks().len(),
+            translator.tasks()[0].base,
+        )
     };
-    assert_eq!(full(8192), (false, 8192));
-    assert_eq!(full(8193), (true, 8192));
+    assert_eq!(full(8192), (false, 8192, 0));
+    assert_eq!(
+        full(8193),
+        (true, 8192, 0),
+        "the first keeps what is known of it"
+    );
 }
 
 /// The waiters of one futex are moved to a second, and those of that one to a third.
@@ -464,6 +472,24 @@ fn futexes_whose_waiters_were_moved_are_one() {
         script.write(2, X, 10);
         futex(&mut script, 2, 0x600, WAKE, 0);
         futex(&mut script, 3, woken, WAIT, 0);
+        script.write(3, X, 20);
+        match is_ordered {
+            true => script.is_ordered(),
+            false => script.is_unordered(),
+        }
+    }
+}
+
+/// What was released to a futex reaches those who wait for it after its waiters were moved, too.
+#[test]
+fn what_was_released_to_a_futex_is_kept_when_waiters_are_moved_to_it() {
+    const FUTEX: u64 = 202;
+    for (woken, is_ordered) in [(0x600, true), (0x700, true), (0x900, false)] {
+        let mut script = Script::three();
+        script.write(2, X, 10);
+        script.system(2, FUTEX, &[woken, 1, 1], 0);
+        script.system(1, FUTEX, &[0x600, 3, 1, 1, 0x700], 0);
+        script.system(3, FUTEX, &[0x700, 0, 1], 0);
         script.write(3, X, 20);
         match is_ordered {
             true => script.is_ordered(),

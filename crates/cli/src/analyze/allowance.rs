@@ -4,14 +4,15 @@
 //! claim accesses to gigabytes, so what is allowed grows with the file.
 
 use redhanded_recording::Recording;
-use redhanded_sys::{own_memory, total_memory};
-use std::time::{Duration, Instant};
+use redhanded_sys::{cpu_time, own_memory, total_memory};
+use std::time::Duration;
 
 /// Every recording may take as much memory,
 const LEAST_MEMORY: u64 = 512 << 20;
 /// or as many times its own size, up to half of the machine's.
 const TIMES: u64 = 64;
-/// And as much time,
+/// And as much CPU time of this process. How long it waits, for others or for a processor, is not
+/// for the file to decide.
 const LEAST_TIME: Duration = Duration::from_secs(60);
 /// with so much more for each megabyte of it.
 const EACH_MEGABYTE: Duration = Duration::from_secs(10);
@@ -22,7 +23,7 @@ const EVERY: u64 = 1 << 16;
 pub struct Allowance {
     memory: u64,
     time: Duration,
-    since: Instant,
+    since: Duration,
     done: u64,
     spent: Option<String>,
 }
@@ -39,9 +40,18 @@ impl Allowance {
         Self {
             memory: length.saturating_mul(TIMES).clamp(LEAST_MEMORY, most),
             time: LEAST_TIME.saturating_add(EACH_MEGABYTE.saturating_mul(megabytes)),
-            since: Instant::now(),
+            since: used(),
             done: 0,
             spent: None,
+        }
+    }
+
+    /// One with little memory.
+    #[cfg(test)]
+    pub fn of_memory(memory: u64) -> Self {
+        Self {
+            memory,
+            ..Self::of_length(0)
         }
     }
 
@@ -70,9 +80,9 @@ impl Allowance {
             return false;
         }
         self.done = 0;
-        if self.since.elapsed() > self.time {
+        if used().saturating_sub(self.since) > self.time {
             let most = self.time.as_secs();
-            let why = format!("a recording of its size may take {most} s");
+            let why = format!("a recording of its size may take {most} s of CPU time");
             self.spent.get_or_insert(why);
         }
         true
@@ -82,6 +92,11 @@ impl Allowance {
     pub fn spent(&self) -> Option<&str> {
         self.spent.as_deref()
     }
+}
+
+/// The CPU time that this process has used.
+fn used() -> Duration {
+    cpu_time(0).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -106,6 +121,10 @@ mod tests {
         assert!(!allowance.allows(EVERY) && allowance.spent().unwrap().contains("memory"));
         let mut allowance = Allowance::of_length(0);
         allowance.time = Duration::ZERO;
-        assert!(!allowance.allows(EVERY) && allowance.spent().unwrap().ends_with(" s"));
+        assert!(!allowance.allows(EVERY) && allowance.spent().unwrap().contains("CPU time"));
+        let mut allowance = Allowance::of_length(0);
+        allowance.time = Duration::from_millis(500);
+        std::thread::sleep(Duration::from_millis(600));
+        assert!(allowance.allows(EVERY), "waiting costs nothing");
     }
 }

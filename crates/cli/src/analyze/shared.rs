@@ -40,6 +40,8 @@ impl Shared {
         let mut shared = Self::default();
         let mut next = 0u16;
         let mut all_last = Vec::new();
+        // What the threads did last is looked for even if no more can be kept of their memory.
+        let mut is_noting = true;
         'threads: for thread in process.threads() {
             next = next.saturating_add(1).min(SHARED - 1);
             let mut last = None;
@@ -53,11 +55,16 @@ impl Shared {
                     Kind::Read | Kind::Write | Kind::Update | Kind::Atomic => {
                         let length = item.length().min(LONGEST);
                         // A page of notes is about 4096 bytes.
-                        if !allowance.allows_half(1 + length / 4096) {
+                        if is_noting && !allowance.allows_half(1 + length / 4096) {
                             shared.is_full = true;
+                            is_noting = false;
+                        }
+                        if is_noting {
+                            shared.touch(item.entry.address, length, next);
+                        } else if !allowance.allows(1) {
+                            // Then nothing else is analysed either.
                             break 'threads;
                         }
-                        shared.touch(item.entry.address, length, next);
                     }
                     // Another thread with the same number.
                     Kind::Start => next = next.saturating_add(1).min(SHARED - 1),
@@ -120,6 +127,50 @@ impl Shared {
 mod tests {
     use super::*;
     use redhanded_model::Avma;
+    use redhanded_recording::wire::{ChunkKind, Entry};
+    use redhanded_recording::{Ending, Header, Item, Writer};
+    use redhanded_report::Shown;
+    use std::path::Path;
+
+    /// The second thread executes another program, and there is no memory for notes of the first.
+    #[test]
+    fn what_threads_did_last_is_known_without_room_for_notes() {
+        let item = |kind, size, address, number| {
+            let entry = Entry {
+                kind,
+                size,
+                address,
+                word: 1,
+            };
+            Item::new(entry, number, &[])
+        };
+        let mut writer = Writer::new(Vec::new(), &Header::default()).unwrap();
+        for (thread, last) in [
+            (1, item(Kind::Fence, 0, 0, Some(4))),
+            (2, item(Kind::SystemCall, 0, 59, Some(3))),
+        ] {
+            let mut items = vec![item(Kind::Start, 0, 0, Some(u64::from(thread)))];
+            items.extend((0..1 << 17).map(|at| item(Kind::Write, 8, 0x50_0000 + at * 8, None)));
+            items.push(last);
+            let entries = items.iter().flat_map(Item::to_entries);
+            let bytes: Vec<u8> = entries.flat_map(Entry::pack).collect();
+            for piece in bytes.chunks(1 << 20) {
+                let kind = ChunkKind::Entries;
+                writer.append(1, kind, thread, piece).unwrap();
+            }
+        }
+        let bytes = writer.finish(&Ending::default()).unwrap();
+        let recording = Recording::read(Box::new(bytes), Path::new("r")).unwrap();
+        let process = &recording.processes()[0];
+        let progress = Progress::bytes(Shown::Nothing, "", 1);
+        // Half of it is taken already, and all of it never, whatever other tests do.
+        let taken = vec![1u8; 64 << 20];
+        let mut allowance = Allowance::of_memory(redhanded_sys::own_memory() * 3 / 2);
+        let shared = Shared::of(&recording, process, &progress, &mut allowance);
+        assert!(shared.is_full() && allowance.spent().is_none());
+        assert!(shared.became_another());
+        drop(taken);
+    }
 
     #[test]
     fn words_are_shared_by_whoever_touches_a_byte_of_them() {

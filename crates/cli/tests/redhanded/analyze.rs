@@ -14,6 +14,10 @@ use std::process::Command;
 
 /// The accesses of two threads that nothing orders, in code that no file has.
 fn recording() -> Vec<u8> {
+    recording_with(true)
+}
+
+fn recording_with(has_end: bool) -> Vec<u8> {
     let item = |kind, address, word, number: Option<u64>, values: &[u64]| {
         let entry = Entry {
             kind,
@@ -29,7 +33,8 @@ fn recording() -> Vec<u8> {
         let write = item(Kind::Write, 0x50_0000, thread, None, &[]);
         let exit = item(Kind::Exit, 0, 0, Some(10 + thread), &[]);
         let created = item(Kind::SystemReturn, 56, 0, None, &[2]);
-        let items = [start, created, write, exit];
+        let mut items = vec![start, created, write];
+        items.extend(has_end.then_some(exit));
         let entries = items.iter().flat_map(Item::to_entries);
         let bytes: Vec<u8> = entries.flat_map(Entry::pack).collect();
         let thread = u32::try_from(thread).unwrap();
@@ -37,7 +42,9 @@ fn recording() -> Vec<u8> {
             .append(1, ChunkKind::Entries, thread, &bytes)
             .unwrap();
     }
-    writer.append(1, ChunkKind::Goodbye, 0, b"").unwrap();
+    if has_end {
+        writer.append(1, ChunkKind::Goodbye, 0, b"").unwrap();
+    }
     writer.finish(&Ending::default()).unwrap()
 }
 
@@ -117,6 +124,24 @@ fn a_recording_that_is_cut_short_is_analysed_up_to_there() {
     assert_eq!(report(&place, "report.json")["run"]["cut_short"], true);
 }
 
+/// All that was written is in the file, but a process of several threads was killed.
+#[test]
+fn a_process_without_an_end_is_no_damage() {
+    let place = Place::new();
+    fs::write(place.path("r"), recording_with(false)).unwrap();
+    let outcome = place.run(["analyze", "--json", "report.json", "r"]);
+    assert_eq!(outcome.status, 0, "{outcome:#?}");
+    let report = report(&place, "report.json");
+    assert_eq!(report["run"]["cut_short"], true);
+    let unseen = report["run"]["unseen"].to_string();
+    assert!(unseen.contains("it was killed or outlived"), "{unseen}");
+    // What is missing at the end of the file is another matter.
+    let whole = recording_with(false);
+    fs::write(place.path("r"), &whole[..whole.len() - 60]).unwrap();
+    let outcome = place.run(["analyze", "r"]);
+    assert_eq!(outcome.status, 125, "{outcome:#?}");
+}
+
 fn report(place: &Place, name: &str) -> Value {
     serde_json::from_slice(&fs::read(place.path(name)).unwrap()).unwrap()
 }
@@ -167,6 +192,20 @@ fn what_unusual_things_order_is_no_race() {
         is_at_most_unlocked(&report);
         assert_eq!(report["run"]["cut_short"], false, "{way}");
     }
+}
+
+/// What a thread reads again after it was asked how far it is, because another one tried in vain to
+/// execute a program, orders it.
+#[test]
+fn a_program_that_cannot_be_executed_leaves_the_order_as_it_is() {
+    if !has_recorder() {
+        return;
+    }
+    let report = is_ordered("no-program");
+    for race in report["races"].as_array().unwrap() {
+        assert_eq!(race["standing"], "suspect", "{race:#}");
+    }
+    assert_eq!(report["run"]["cut_short"], false);
 }
 
 /// Where calls nest too deeply for the recorder, it says so, and nothing is claimed.

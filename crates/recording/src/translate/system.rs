@@ -27,7 +27,6 @@ mod number {
     pub const BRK: u64 = 12;
     pub const MREMAP: u64 = 25;
     pub const CLONE: u64 = 56;
-    pub const FORK: u64 = 57;
     pub const VFORK: u64 = 58;
     pub const FUTEX: u64 = 202;
     pub const CLONE3: u64 = 435;
@@ -62,6 +61,9 @@ const SIGNALS: [u64; 9] = [37, 38, 62, 129, 200, 223, 234, 297, 424];
 
 /// Calls that wait for one: `pause`, `rt_sigtimedwait`, `rt_sigsuspend`.
 const AWAITS_SIGNAL: [u64; 3] = [34, 128, 130];
+
+/// The child has the memory of its parent.
+const CLONE_VM: u64 = 0x100;
 
 /// The parent waits until the child no longer uses its memory.
 const CLONE_VFORK: u64 = 0x4000;
@@ -131,10 +133,14 @@ impl Calling {
         }
     }
 
-    /// Whether it makes a thread or a process.
+    /// Whether it makes a thread, or a process that has the same memory. One with a copy of it is
+    /// no thread of this process, and nothing that it does comes before or after anything here.
     pub const fn creates(&self) -> bool {
-        use number::{CLONE, CLONE3, FORK, VFORK};
-        matches!(self.number, CLONE | CLONE3 | FORK | VFORK)
+        match self.number {
+            number::CLONE => self.flags() & CLONE_VM != 0,
+            number::CLONE3 | number::VFORK => true,
+            _ => false,
+        }
     }
 
     /// The flags of what it makes, as far as they are known.
@@ -212,7 +218,12 @@ pub fn entered(
                 }
             }
             Some(Futex::Moves) => {
-                futexes.unite(first, calling.arguments[4]);
+                // What was released to either goes on to whoever waits for the one they become.
+                let second = calling.arguments[4];
+                for object in [futexes.object(first), futexes.object(second)] {
+                    out.acquire(object, Mode::Exclusive);
+                }
+                futexes.unite(first, second);
                 out.release(futexes.object(first));
                 out.release(ANY_FUTEX);
             }

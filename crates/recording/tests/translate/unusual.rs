@@ -1,6 +1,6 @@
 //! What orders threads in less usual ways, and what only seems to.
 
-use crate::{LOCK, RUNTIME, Script, Sites, X, done, handed_over};
+use crate::{LOCK, RUNTIME, Script, Sites, X, base, done, handed_over};
 use redhanded_recording::translate::Translator;
 use redhanded_recording::wire::{ChunkKind, Entry, Function, Kind};
 use redhanded_recording::{Damage, Header, Item, Recording, Writer, steps};
@@ -93,6 +93,44 @@ fn the_child_of_a_vfork_comes_before_its_parent() {
     script.start(2).write(2, X, 10);
     script.sequencer(1, Kind::SystemReturn, CLONE, &[2]);
     script.write(1, X, 20).is_unordered();
+}
+
+/// `posix_spawn` makes a child that says it has its parent's thread-local memory. Whoever joins the
+/// parent later waits for the parent.
+#[test]
+fn the_child_of_a_vfork_is_not_joined_in_place_of_its_parent() {
+    let script = |joined: u32| {
+        let mut script = Script::three();
+        script.sequencer(2, Kind::SystemCall, 58, &[]);
+        script.sequencer(4, Kind::Start, 0, &[base(2), base(4) - 0x100]);
+        script.sequencer(4, Kind::SystemCall, 59, &[]);
+        script.sequencer(2, Kind::SystemReturn, 58, &[4]);
+        script.write(2, X, 10).exit(2).exit(3);
+        script.call(1, Function::ThreadJoin, base(joined));
+        script.write(1, X, 20);
+        script
+    };
+    script(2).is_ordered();
+    script(3).is_unordered();
+}
+
+/// A forked child is no thread of its parent, and takes none of the places that there are for them.
+#[test]
+fn a_forked_child_is_no_thread() {
+    const FORK: u64 = 57;
+    const CLONE: u64 = 56;
+    const COPY: u64 = 0x120_0011;
+    for (number, flags, expected) in [(FORK, 0, 1), (CLONE, COPY, 1), (CLONE, COPY | 0x100, 2)] {
+        let mut script = Script::default();
+        script.start(1).system(1, number, &[flags], 77);
+        let recording = script.recording();
+        let process = &recording.processes()[0];
+        let mut translator = Translator::new(process);
+        for step in steps(&recording, process, &Damage::default()) {
+            translator.step(&step, &mut Sites, &mut Vec::new());
+        }
+        assert_eq!(translator.tasks().len(), expected, "{number}, {flags:#x}");
+    }
 }
 
 #[test]
