@@ -5,7 +5,7 @@ use crate::Collision;
 use crate::codes::{Code, Codes, code, named_codes, nameless_codes};
 use crate::evidence;
 use crate::fingerprint::{fingerprint, placed, touched};
-use crate::merge::merge;
+use crate::merge::{absorb, merge};
 use crate::naming::{self, Described};
 use crate::pointee;
 use crate::typed::Interpreter;
@@ -69,8 +69,13 @@ struct Judged {
     by_way: HashMap<Vec<Code>, Finding>,
 }
 
-/// An instruction, and what it touches.
-type Site = (Code, String);
+/// An instruction, what it touches, and the code places of whoever is seen there alone: an
+/// instruction of a library belongs to many callers. Without the places it is an allocator's,
+/// which is called something else when it frees.
+type Site = (Code, String, Option<String>);
+
+/// The code places of a race, and its instructions. Those of a library tell nothing alone.
+type Meeting = (String, Codes);
 
 /// Collects races.
 #[derive(Default)]
@@ -79,8 +84,8 @@ pub struct Folder {
     by_fingerprint: HashMap<Fingerprint, usize>,
     /// The sites of races of which both sides are known.
     by_site: HashMap<Site, usize>,
-    /// Races on a member behind a pointer, by both instructions.
-    by_pair: HashMap<Codes, usize>,
+    /// Races on a member behind a pointer, by where both sides meet.
+    by_pair: HashMap<Meeting, usize>,
     /// The instructions of races on what has no name.
     nameless: HashMap<usize, HashSet<Codes>>,
     /// Collisions that are no races.
@@ -166,9 +171,7 @@ impl Folder {
         if let Some(race) = &race
             && let Some(index) = self.named(race)
         {
-            let known = &mut self.races[index];
-            known.instances += race.instances;
-            known.add_pair(race.pair());
+            absorb(&mut self.races[index], race);
             return Folded::Again(index);
         }
         let pair = race.as_ref().and_then(nameless_codes);
@@ -180,7 +183,8 @@ impl Folder {
             known.instances += 1;
             if let Some(race) = race {
                 if let Some(pair) = named_codes(&race) {
-                    self.by_pair.entry(pair).or_insert(*index);
+                    let meeting = meeting(&race, pair);
+                    self.by_pair.entry(meeting).or_insert(*index);
                 }
                 merge(known, race);
             }
@@ -191,26 +195,22 @@ impl Folder {
             return Folded::SetAside;
         };
         if let Some(index) = self.other_half(&race) {
-            let known = &mut self.races[index];
-            known.instances += race.instances;
-            known.add_pair(race.pair());
+            absorb(&mut self.races[index], &race);
             self.by_fingerprint.insert(fingerprint, index);
             return Folded::Again(index);
         }
         let index = self.races.len();
         if !race.unknown_origin() {
-            for access in &race.accesses {
-                for what in [touched(&race.what), placed(&race.what)] {
-                    let site = (code(access), what);
-                    self.by_site.entry(site).or_insert(index);
-                }
+            for site in sites(&race) {
+                self.by_site.entry(site).or_insert(index);
             }
         }
         if let Some(pair) = pair {
             self.nameless.insert(index, HashSet::from([pair]));
         }
         if let Some(pair) = named_codes(&race) {
-            self.by_pair.entry(pair).or_insert(index);
+            let meeting = meeting(&race, pair);
+            self.by_pair.entry(meeting).or_insert(index);
         }
         self.by_fingerprint.insert(fingerprint, index);
         self.races.push(race);
@@ -259,14 +259,18 @@ impl Folder {
         if !race.unknown_origin() {
             return None;
         }
-        let site = (code(race.accesses.first()?), touched(&race.what));
-        let index = *self.by_site.get(&site)?;
+        let (code, what) = (code(race.accesses.first()?), touched(&race.what));
+        let places = race.fingerprint.places().to_owned();
+        let site = (code, what, Some(places));
+        let index = self.by_site.get(&site);
+        let index = *index.or_else(|| self.by_site.get(&(site.0, site.1, None)))?;
         (self.races[index].class <= race.class).then_some(index)
     }
 
-    /// The race of the same two instructions that knows the member behind the pointer.
+    /// The race of the same code places and instructions that knows the member behind the pointer.
     fn named(&self, race: &Race) -> Option<usize> {
-        let index = *self.by_pair.get(&nameless_codes(race)?)?;
+        let pair = nameless_codes(race)?;
+        let index = *self.by_pair.get(&meeting(race, pair))?;
         (self.races[index].class <= race.class).then_some(index)
     }
 
@@ -278,10 +282,11 @@ impl Folder {
 
     /// The same for a nameless one, if all its pairs of instructions belong to one race.
     fn all_named(&self, at: usize) -> Option<usize> {
-        let index = self.named(&self.races[at])?;
+        let race = &self.races[at];
+        let index = self.named(race)?;
         let mut pairs = self.nameless.get(&at)?.iter();
         pairs
-            .all(|pair| self.by_pair.get(pair) == Some(&index))
+            .all(|pair| self.by_pair.get(&meeting(race, pair.clone())) == Some(&index))
             .then_some(index)
     }
 
@@ -309,16 +314,17 @@ impl Folder {
         // Those that tell less may have come before the race that they belong to.
         for at in 0..self.races.len() {
             if let Some(index) = self.belongs_to(at) {
-                self.races[index].instances += self.races[at].instances;
-                let half: Vec<Race> = self.races[at].faces().collect();
-                for face in half {
-                    self.races[index].add_pair(face.pair());
-                }
-                if let Some(history) = self.races[at].history.take() {
+                let mut half = self.races[at].clone();
+                absorb(&mut self.races[index], &half);
+                if let Some(history) = half.history.take() {
                     self.races[index]
                         .history
                         .get_or_insert_default()
                         .join(&history);
+                }
+                // What its replays came to is the harm of this race.
+                if let Some(tally) = self.replays.remove(&at) {
+                    self.replays.entry(index).or_default().add(tally);
                 }
                 self.races[at].instances = 0;
             }
@@ -335,6 +341,27 @@ impl Folder {
         rank(&mut self.set_aside);
         (self.races, self.set_aside)
     }
+}
+
+/// Where the sides of a race meet.
+fn meeting(race: &Race, codes: Codes) -> Meeting {
+    (race.fingerprint.places().to_owned(), codes)
+}
+
+/// What instances of a race are known by of which one side was seen.
+fn sites(race: &Race) -> Vec<Site> {
+    let halves = race.fingerprint.halves();
+    let halves = || halves.iter().map(|half| Some(half.places().to_owned()));
+    let mut sites = Vec::new();
+    for access in &race.accesses {
+        let freed = access.freed_by.is_some().then_some(None);
+        for places in halves().chain(freed) {
+            for what in [touched(&race.what), placed(&race.what)] {
+                sites.push((code(access), what, places.clone()));
+            }
+        }
+    }
+    sites
 }
 
 fn rank(races: &mut [Race]) {

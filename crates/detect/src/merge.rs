@@ -1,7 +1,7 @@
 //! Merging the instances of a race. One of them stands for it; of the others all is kept that
 //! makes a difference to a verdict.
 
-use redhanded_model::Race;
+use redhanded_model::{Pair, Race};
 
 /// How many pairs of lines are kept for a race; more tell nothing new.
 const MOST_LINES: usize = 64;
@@ -48,4 +48,28 @@ pub fn merge(known: &mut Race, race: Race) {
     } else {
         known.add_pair(race.pair());
     }
+}
+
+/// Takes in instances that tell less than the known race does: of one side only, or without the
+/// name of what both touch. What was found out about them holds for the race.
+pub fn absorb(known: &mut Race, race: &Race) {
+    known.instances += race.instances;
+    // A race that was caught is one, whatever an analysis thinks of another instance.
+    if let (Some(analysed), Some(other)) = (&mut known.analysed, &race.analysed) {
+        analysed.join(other);
+    }
+    for face in race.faces() {
+        let pair = named_like(known, face.pair());
+        known.add_pair(pair);
+    }
+}
+
+/// The pair with the name that the race has for what is behind the pointer, if the pair has none:
+/// what is said of that name is said of all pairs.
+fn named_like(known: &Race, mut pair: Pair) -> Pair {
+    let is_nameless = pair.what.name.is_none() && pair.what.member().is_none();
+    if is_nameless && !pair.what.sides_differ && known.what.member().is_some() {
+        pair.what.pointee.clone_from(&known.what.pointee);
+    }
+    pair
 }

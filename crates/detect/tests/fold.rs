@@ -2,8 +2,9 @@
 
 use redhanded_detect::{Finding, Folded, Folder};
 use redhanded_model::{
-    AccessKind, AccessReport, Class, Fingerprint, Frame, MOST_PAIRS, Pointee, PointeeSource, Race,
-    Region, Rule, SeenBy, ThreadName, Usage, Use, Values, What,
+    AccessKind, AccessReport, Analysed, Call, Class, Fingerprint, Frame, MOST_PAIRS, Pointee,
+    PointeeSource, Race, RaceStanding, Region, ReplayTally, Rule, SeenBy, ThreadName, Usage, Use,
+    Values, What,
 };
 
 fn access(function: &str, address: u64, kind: AccessKind) -> AccessReport {
@@ -241,6 +242,134 @@ fn a_member_without_a_name_elsewhere_in_the_functions_is_another() {
     let mut doubtful = named;
     doubtful.class = Class::PossiblyAtomic;
     assert_eq!(told(vec![doubtful, nameless()]).len(), 2);
+}
+
+#[test]
+fn what_an_instance_without_a_name_came_to_is_known_of_the_race_that_has_one() {
+    let fault = ReplayTally {
+        faults: 1,
+        orders: 2,
+        ..ReplayTally::default()
+    };
+    let named = || on_heap(caught(""), Some("a"));
+    let nameless = || on_heap(caught(""), None);
+    let half = || nobody("x", 0x100);
+    for (races, faulty) in [
+        ([nameless(), named()], 0),
+        ([named(), nameless()], 1),
+        ([half(), caught("x")], 0),
+        ([caught("x"), half()], 1),
+    ] {
+        let mut folder = Folder::new();
+        for (at, race) in races.into_iter().enumerate() {
+            let folded = folder.fold(Finding::Instance(Box::new(race)));
+            if at == faulty {
+                folder.replayed(folded, fault.clone());
+            }
+        }
+        let (races, _) = folder.into_races();
+        assert_eq!((races.len(), races[0].instances), (1, 2));
+        let verdict = races[0].verdict.as_ref().expect("a verdict");
+        assert_eq!(verdict.call, Call::ProvenHarmful);
+        assert_eq!(verdict.replay, Some(fault.clone()));
+    }
+}
+
+#[test]
+fn what_analyses_say_of_an_instance_without_a_name_holds_for_the_race_that_has_one() {
+    let analysed = |race: Race, standing| Race {
+        analysed: Some(Analysed {
+            standing,
+            by: Vec::new(),
+        }),
+        ..race
+    };
+    let named = on_heap(caught(""), Some("a"));
+    let nameless = on_heap(caught(""), None);
+    let suspect = analysed(named.clone(), RaceStanding::Suspect);
+    let unordered = analysed(nameless.clone(), RaceStanding::Unordered);
+    for races in [
+        vec![suspect.clone(), unordered.clone()],
+        vec![unordered, suspect],
+    ] {
+        let (races, _) = fold(races);
+        assert_eq!(races.len(), 1);
+        assert!(!races[0].is_suspect());
+        assert!(races[0].analysed.is_some());
+    }
+    // What was caught stays caught.
+    let suspect = analysed(nameless, RaceStanding::Suspect);
+    for races in [vec![named.clone(), suspect.clone()], vec![suspect, named]] {
+        assert!(!fold(races).0[0].is_suspect());
+    }
+}
+
+/// The read is one of a library's function, which the program's `caller` called.
+fn called_from(caller: &str, race: Race) -> Race {
+    let what = race.fingerprint.0.rsplit_once(" @ ").expect("what").1;
+    let writer = race.accesses.get(1).and_then(|it| it.function.clone());
+    let writer = writer.unwrap_or_else(|| "unknown origin".to_owned());
+    Race {
+        fingerprint: Fingerprint::new(vec![format!("memcpy from {caller}"), writer], what),
+        ..race
+    }
+}
+
+#[test]
+fn the_instructions_of_a_library_belong_to_all_its_callers() {
+    let named = |caller| called_from(caller, on_heap(caught(""), Some("a")));
+    let nameless = |caller| called_from(caller, on_heap(caught(""), None));
+    let half = |caller| called_from(caller, on_heap(nobody("", 0x100), None));
+    let places = |races: Vec<Race>| {
+        let (races, _) = fold(races);
+        let told = races.iter();
+        let told = told.map(|race| (race.fingerprint.places().to_owned(), race.instances));
+        let mut told: Vec<_> = told.collect();
+        told.sort();
+        told
+    };
+    let (one, two) = ("memcpy from one | writes", "memcpy from two | writes");
+    let known = |races: &[(&str, u64)]| -> Vec<(String, u64)> {
+        let races = races.iter();
+        races
+            .map(|(at, count)| ((*at).to_owned(), *count))
+            .collect()
+    };
+    let both = known(&[(one, 1), (two, 1)]);
+    assert_eq!(places(vec![named("one"), nameless("two")]), both);
+    assert_eq!(places(vec![nameless("two"), named("one")]), both);
+    let same = known(&[(one, 2)]);
+    assert_eq!(places(vec![named("one"), nameless("one")]), same);
+    assert_eq!(places(vec![half("one"), named("one")]), same);
+    let alone = known(&[(one, 1), ("memcpy from two | unknown origin", 1)]);
+    assert_eq!(places(vec![named("one"), half("two")]), alone);
+    assert_eq!(places(vec![half("two"), named("one")]), alone);
+    // Each goes to its own.
+    let own = known(&[(one, 1), (two, 2)]);
+    for races in [
+        vec![named("one"), named("two"), half("two")],
+        vec![half("two"), named("one"), named("two")],
+    ] {
+        assert_eq!(places(races), own);
+    }
+}
+
+#[test]
+fn an_absorbed_instance_has_the_name_of_its_race() {
+    let mut nameless = on_heap(caught(""), None);
+    nameless.usage = vec![Usage::default()];
+    let named = || on_heap(caught(""), Some("a"));
+    for races in [
+        vec![named(), nameless.clone()],
+        vec![nameless.clone(), named()],
+    ] {
+        let (races, _) = fold(races);
+        assert_eq!(races[0].pairs[0].what.member(), Some("struct s.a"));
+    }
+    // Not if the sides take it for different things.
+    nameless.what.sides_differ = true;
+    let (races, _) = fold(vec![named(), nameless]);
+    assert_eq!(races[0].pairs[0].what.pointee, None);
 }
 
 #[test]

@@ -11,9 +11,6 @@ use iced_x86::{InstructionInfoFactory, OpAccess};
 use redhanded_model::Svma;
 use std::collections::BTreeSet;
 
-/// The prefix of a locked instruction.
-const LOCK: u8 = 0xf0;
-
 /// The widest word that a lock is made of, in bytes.
 const WORD: u64 = 8;
 
@@ -120,18 +117,11 @@ impl Locked {
     fn of(image: &Image) -> Self {
         let mut locked = Self::default();
         for function in image.functions().as_slice() {
-            let length = usize::try_from(function.end.0.saturating_sub(function.start.0));
-            let has_any = length.is_ok_and(|length| {
-                image
-                    .bytes_at(function.start, length)
-                    .is_none_or(|code| code.contains(&LOCK))
-            });
-            if !has_any {
-                continue;
-            }
             for raw in image.instructions(function) {
-                if raw.has_lock_prefix() {
-                    locked.add(&Instruction::explain(raw));
+                // Not by its prefix: an exchange with memory needs none.
+                let instruction = Instruction::explain(raw);
+                if instruction.locked() {
+                    locked.add(&instruction);
                 }
             }
         }

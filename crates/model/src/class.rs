@@ -454,8 +454,10 @@ fn is_freed(allocator: &SideEvidence, other: &SideEvidence) -> bool {
         _ => None,
     };
     let allocates = |fact: &Fact| matches!(fact, Fact::Allocator { .. }).then_some(());
-    // A string function may read past its data, into the next block.
-    let strays = |fact: &Fact| matches!(fact, Fact::MemoryFunction { .. }).then_some(());
+    // A string function may read past its data, into the next block; and so may one without a
+    // name, which only looks like one.
+    let strays =
+        |fact: &Fact| matches!(fact, Fact::MemoryFunction { .. } | Fact::MaySearch).then_some(());
     allocator.find(takes).is_some()
         && other.find(allocates).is_none()
         && other.find(strays).is_none()

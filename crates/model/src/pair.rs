@@ -43,11 +43,10 @@ type Told<'a> = (
 impl Race {
     /// The race once for each of its pairs of accesses, the one that stands for it first.
     pub fn faces(&self) -> impl Iterator<Item = Self> {
-        let own = Self {
-            pairs: Vec::new(),
-            ..self.clone()
-        };
-        let others = self.pairs.iter().map(|pair| {
+        // Foreign documents may have any number of pairs: none is copied but where it is needed.
+        let own = self.without_pairs();
+        let base = own.clone();
+        let others = self.pairs.iter().take(MOST_PAIRS).map(move |pair| {
             let pair = pair.clone();
             Self {
                 class: pair.class,
@@ -57,11 +56,34 @@ impl Race {
                 usage: pair.usage,
                 evidence: pair.evidence,
                 accesses: pair.accesses,
-                pairs: Vec::new(),
-                ..self.clone()
+                ..base.clone()
             }
         });
         std::iter::once(own).chain(others)
+    }
+
+    /// The race with the pair that stands for it alone.
+    fn without_pairs(&self) -> Self {
+        Self {
+            fingerprint: self.fingerprint.clone(),
+            class: self.class,
+            rule: self.rule,
+            evidence: self.evidence.clone(),
+            what: self.what.clone(),
+            seen_by: self.seen_by,
+            analysed: self.analysed.clone(),
+            values: self.values.clone(),
+            instances: self.instances,
+            lines: self.lines.clone(),
+            suspects: self.suspects.clone(),
+            special: self.special.clone(),
+            usage: self.usage.clone(),
+            history: self.history.clone(),
+            pairs: Vec::new(),
+            verdict: self.verdict.clone(),
+            triage: self.triage.clone(),
+            accesses: self.accesses.clone(),
+        }
     }
 
     /// The pair of accesses that stands for the race.

@@ -393,14 +393,21 @@ impl Verdict {
         self.rules.iter().any(says)
     }
 
-    /// What would be said without any annotation.
+    /// What would be said without any annotation. The rules are those of all pairs of accesses,
+    /// and which said what of which pair is not known any more: so they can say that it does
+    /// harm, and not that every pair is benign.
     fn without_annotations(self, instances: u64) -> Self {
         let says = |rule: &Leaning| [ANNOTATED_BENIGN, ANNOTATED_PROTECTED].contains(&&*rule.rule);
         if !self.rules.iter().any(says) {
             return self;
         }
         let rules = self.rules.into_iter().filter(|rule| !says(rule));
-        combine(rules.collect(), self.replay, instances)
+        let mut without = combine(rules.collect(), self.replay, instances);
+        if without.call == Call::LikelyBenign {
+            without.call = Call::Undecided;
+            without.confidence = 0.0;
+        }
+        without
     }
 }
 

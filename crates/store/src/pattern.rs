@@ -184,7 +184,7 @@ fn touched(race: &Race) -> Vec<String> {
         let fields = [what.field.as_deref(), what.whole_field()];
         let fields = fields.map(Option::unwrap_or_default);
         return fields
-            .map(|field| format!("{name}{}", without_indices(field)))
+            .map(|field| format!("{name}{}", without_brackets(field)))
             .into();
     }
     if what.sides_differ {
@@ -195,7 +195,7 @@ fn touched(race: &Race) -> Vec<String> {
     let certain = pointees.filter(|pointee| !pointee.doubtful);
     let mut names = Vec::new();
     for pointee in certain {
-        let path = without_indices(&pointee.path);
+        let path = without_brackets(&pointee.path);
         names.push(format!("{}{path}", pointee.type_name));
         names.extend(pointee.member.clone());
     }
@@ -217,7 +217,7 @@ fn without_keyword(name: &str) -> Option<String> {
 }
 
 /// A path without its indices and their brackets.
-pub fn without_indices(path: &str) -> String {
+pub fn without_brackets(path: &str) -> String {
     let mut plain = String::new();
     let mut inside = false;
     for character in path.chars() {

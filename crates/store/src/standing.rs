@@ -6,7 +6,7 @@
 //! of which it tells less, and the other way round. Otherwise a run would fail for something
 //! new that is not.
 
-use redhanded_model::{Class, Fingerprint, Race, State, Triage};
+use redhanded_model::{Class, Fingerprint, Pointee, Race, State, Triage};
 use std::collections::HashMap;
 
 /// How known races stand.
@@ -102,18 +102,10 @@ impl Standings {
     /// not settled by one that may be atomic.
     fn of_other_view(&self, race: &Race) -> Option<Triage> {
         let (on, fingerprint) = as_today(race);
-        let other = self.by_todays.get(&fingerprint);
-        let other = other.or_else(|| {
-            if race.unknown_origin() {
-                return self.by_half.get(&fingerprint);
-            }
-            let halves = fingerprint.halves();
-            let known = [&self.by_fingerprint, &self.by_todays];
-            let known = known.into_iter();
-            let mut known =
-                known.flat_map(|known| halves.iter().filter_map(|half| known.get(half)));
-            known.find(|(_, triage)| is_settled(triage))
-        });
+        let other = self.of_more_or_less(race, &fingerprint);
+        // Earlier versions told the type that the pointer is declared with, which may be another
+        // name for the one that has the member.
+        let other = other.or_else(|| self.of_more_or_less(race, &as_declared(race)?));
         let other = other.or_else(|| match on {
             On::Named => None,
             On::Member => in_places(&self.nameless, race, &fingerprint),
@@ -122,6 +114,40 @@ impl Standings {
         let (class, triage) = other?;
         (*class <= race.class).then(|| triage.clone())
     }
+
+    /// How the race stands that has this name, or that shows one side more or less of it.
+    fn of_more_or_less(&self, race: &Race, named: &Fingerprint) -> Option<&(Class, Triage)> {
+        let other = self.by_todays.get(named);
+        other.or_else(|| {
+            if race.unknown_origin() {
+                return self.by_half.get(named);
+            }
+            let halves = named.halves();
+            let known = [&self.by_fingerprint, &self.by_todays];
+            let known = known.into_iter();
+            let mut known =
+                known.flat_map(|known| halves.iter().filter_map(|half| known.get(half)));
+            known.find(|(_, triage)| is_settled(triage))
+        })
+    }
+}
+
+/// What a race on a member would be called by the type that its pointer is declared with.
+fn as_declared(race: &Race) -> Option<Fingerprint> {
+    let pointee = race.what.certain_pointee()?;
+    let is_member = race.fingerprint.is_behind_a_pointer() && is_direct(pointee);
+    is_member.then(|| on_declared(race, pointee))
+}
+
+/// Whether it is a member of the type that the pointer is declared with.
+fn is_direct(pointee: &Pointee) -> bool {
+    pointee.path.matches('.').count() == 1 && pointee.path.starts_with('.')
+}
+
+fn on_declared(race: &Race, pointee: &Pointee) -> Fingerprint {
+    let path = crate::pattern::without_brackets(&pointee.path);
+    let member = format!("{}{path}", pointee.type_name);
+    race.fingerprint.on(&Fingerprint::behind_a_pointer(&member))
 }
 
 /// The race between the same code places, or with one of them.
@@ -150,16 +176,10 @@ fn as_today(race: &Race) -> (On, Fingerprint) {
         return (On::Named, own());
     }
     let told = race.what.certain_pointee().filter(|pointee| {
-        let is_one = pointee.path.matches('.').count() == 1 && pointee.path.starts_with('.');
-        pointee.member.is_none() && is_one && race.what.bit_fields.is_empty()
+        pointee.member.is_none() && is_direct(pointee) && race.what.bit_fields.is_empty()
     });
     match told {
-        Some(pointee) => {
-            let path = crate::pattern::without_indices(&pointee.path);
-            let member = format!("{}{path}", pointee.type_name);
-            let what = Fingerprint::behind_a_pointer(&member);
-            (On::Member, race.fingerprint.on(&what))
-        }
+        Some(pointee) => (On::Member, on_declared(race, pointee)),
         None => (On::Nameless, own()),
     }
 }

@@ -100,6 +100,15 @@ fn verdict(
                 continue;
             }
         }
+        // Who declares a race benign names what stands for it. That a pair tells less of it by
+        // chance takes nothing back.
+        if worst.is_declared_benign()
+            && tells_less(face, race)
+            && of_face.call != Call::ProvenHarmful
+        {
+            of_face.call = Call::LikelyBenign;
+            of_face.confidence = 0.0;
+        }
         // The replays are those of the whole race.
         of_face.replay = None;
         let place = place(face);
@@ -115,6 +124,14 @@ fn verdict(
         worst.confidence = 0.0;
     }
     Some(worst)
+}
+
+/// Whether a pair lacks a name that the race has: that of the other function, or that of what is
+/// behind the pointer.
+fn tells_less(face: &Race, race: &Race) -> bool {
+    let is_known = |race: &Race| race.what.name.is_some() || race.what.certain_pointee().is_some();
+    let is_nameless = !is_known(face) && !face.what.sides_differ;
+    (face.unknown_origin() && !race.unknown_origin()) || (is_nameless && is_known(race))
 }
 
 /// The verdict on one pair of accesses.

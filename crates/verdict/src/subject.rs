@@ -155,6 +155,14 @@ impl<'a> Side<'a> {
             .is_some_and(|evidence| evidence.has(&Fact::Locked))
     }
 
+    /// Whether it is a locked update that leaves the bytes as they are, or may do so: an exchange
+    /// that fails is no more than a load.
+    pub fn changes_nothing(&self) -> bool {
+        let nothing = |fact: &Fact| matches!(fact, Fact::ChangesNothing { .. }).then_some(());
+        self.evidence
+            .is_some_and(|evidence| evidence.find(nothing).is_some())
+    }
+
     pub fn step(&self) -> Option<Step> {
         self.usage?.step
     }

@@ -1,9 +1,10 @@
 //! Each rule with a race that it is about, and with one that only looks so.
 
 mod pairs;
+mod updates;
 
 use super::*;
-use redhanded_model::{Bits, Call, History, Leaning, Leans, ReplayTally, Step, Usage, Use};
+use redhanded_model::{Bits, Call, Fact, History, Leaning, Leans, ReplayTally, Step, Usage, Use};
 use serde_json::{Value, json};
 use std::path::Path;
 
@@ -375,7 +376,7 @@ fn what_is_not_made_in_one_piece_is_torn() {
     let mut wide = race("position", &["read", "write"]);
     let facts = &mut wide.evidence.as_mut().expect("evidence").sides[0].facts;
     facts.clear();
-    facts.push(redhanded_model::Fact::Natural { natural: false }.into());
+    facts.push(Fact::Natural { natural: false }.into());
     check(&wide, Call::LikelyHarmful, "torn");
     check(&race("position", &["read", "write"]), Call::Undecided, "");
 }

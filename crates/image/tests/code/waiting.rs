@@ -73,10 +73,16 @@ fn a_loop_that_only_waits() {
 #[test]
 fn a_narrow_word_beside_what_locked_instructions_access() {
     let source = [
-        ".data\n.balign 8\nticket: .quad 0\nplain: .quad 0\ncounter: .quad 0\n.text\n".to_owned(),
+        ".data\n.balign 8\nticket: .quad 0\nplain: .quad 0\ncounter: .quad 0\ngate: .quad 0\n.text\n".to_owned(),
         function("draws", "lock xadd word ptr ticket[rip+2], ax\n ret"),
         function("draws_there", "lock xadd word ptr [rdi+18], ax\n ret"),
         function("adds", "lock add dword ptr counter[rip], 1\n ret"),
+        // An exchange needs no prefix, and nothing else of its function has one.
+        function("takes", "xchg word ptr gate[rip+2], ax\n ret"),
+        function("takes_there", "xchg word ptr [rdi+26], ax\n ret"),
+        function("swaps", "xchg ax, cx\n ret"),
+        function("holder", "inc word ptr gate[rip]\n ret"),
+        function("holder_there", "inc word ptr [rdi+24]\n ret"),
         function("owner", "inc word ptr ticket[rip]\n ret"),
         function("owner_there", "inc word ptr [rdi+16]\n ret"),
         function("same", "inc dword ptr counter[rip]\n ret"),
@@ -89,6 +95,8 @@ fn a_narrow_word_beside_what_locked_instructions_access() {
     for (name, expect) in [
         ("owner", true),
         ("owner_there", true),
+        ("holder", true),
+        ("holder_there", true),
         ("same", true),
         ("neighbour", false),
         ("alone", false),

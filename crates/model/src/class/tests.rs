@@ -510,6 +510,16 @@ fn freed_while_it_stood() {
     let name = "strlen".to_owned();
     let strays = with(unknown(Read), Fact::MemoryFunction { name });
     check(&frees, &strays, Race, Rule::NeverAtomic);
+    // Nor does a nameless function that looks like one show anything, scalar or not.
+    let search = with(unknown(Read), Fact::MaySearch);
+    let rule = Rule::PerhapsNotInSource;
+    for takes in [&frees, &reuses] {
+        let vector = form(search.clone(), Form::Vector);
+        check(takes, &vector, PossiblyAtomic, rule);
+        check(takes, &search, PossiblyAtomic, Rule::NotShownPlain);
+        let takes = form(takes.clone(), Form::Repeated);
+        check(&takes, &search, PossiblyAtomic, rule);
+    }
     check(
         &allocator(unknown(Write), false),
         &unknown(Read),

@@ -283,6 +283,15 @@ fn the_annotations_of_the_latest_run_outrank_rules_of_all_runs_and_no_proof() {
     let quiet = combine(vec![benign(ANNOTATED_BENIGN)], None, 2);
     assert_eq!(over(&[&quiet, &good]).call, Call::Undecided);
     assert!(!over(&[&quiet, &good]).is_declared_benign());
+    // What else is benign about it may be so of one pair of accesses only.
+    let one_pair = combine(
+        vec![benign("safe-flag"), benign(ANNOTATED_BENIGN)],
+        Some(same(1)),
+        2,
+    );
+    assert_eq!(over(&[&one_pair, &good]).call, Call::Undecided);
+    assert_eq!(over(&[&good, &one_pair]).call, Call::LikelyBenign);
+    assert_eq!(over(&[&good, &good]).call, Call::LikelyBenign);
     let kept = combine(vec![harmful(ANNOTATED_PROTECTED)], None, 2);
     assert_eq!(over(&[&kept]).call, Call::LikelyHarmful);
     assert_eq!(over(&[&kept, &declared]).call, Call::LikelyBenign);

@@ -205,6 +205,26 @@ fn what_an_earlier_version_remembered_is_not_new() {
     assert!(!is_new(&doubtful, None, &behind(both(), "b")));
 }
 
+/// They told the type that the pointer was declared with; today it is the one that has the member.
+#[test]
+fn what_an_earlier_version_called_by_another_name_of_its_type_is_not_new() {
+    let both = || reader_and_writer("");
+    let half = || race("", vec![both().accesses[0].clone()]);
+    let by = |mut race: Race, type_name: &str| {
+        let pointee = race.what.pointee.as_mut().unwrap();
+        type_name.clone_into(&mut pointee.type_name);
+        race
+    };
+    for (old, new) in [(both(), both()), (both(), half()), (half(), both())] {
+        let old = by(told(old, ".a"), "item_t");
+        let new = |member| behind(new.clone(), member);
+        assert!(!is_new(&old, None, &by(new("a"), "item_t")));
+        assert!(is_new(&old, Some(State::Fixed), &by(new("a"), "item_t")));
+        assert!(is_new(&old, None, &by(new("a"), "other_t")));
+        assert!(is_new(&old, None, &by(new("b"), "item_t")));
+    }
+}
+
 #[test]
 fn races_are_decided_about_together_or_not_at_all() {
     let place = Place::new();

@@ -3,7 +3,8 @@
 //!
 //! Goes by two writing sides with an update among them that is not locked. Counting up on both
 //! sides is left to the rule about counters. A counter that one side sets to a constant is left
-//! open, because resetting statistics looks like this. It is wrong where the program has only
+//! open, because resetting statistics looks like this. An exchange that fails writes nothing that
+//! could be lost, and loses nothing. It is wrong where the program has only
 //! one writer at a time and the two accesses are ordered in a way that the hardware shows but
 //! nothing was caught of; such accesses cannot meet.
 
@@ -15,6 +16,9 @@ pub const NAME: &str = "lost-update";
 
 pub fn rule(subject: &Subject<'_>) -> Option<Leaning> {
     let sides = subject.writers()?;
+    if sides.iter().any(Side::changes_nothing) {
+        return None;
+    }
     let update = sides
         .iter()
         .find(|side| side.is_update() && !side.is_locked())?;

@@ -50,15 +50,26 @@ pub fn rule(subject: &Subject<'_>) -> Option<Leaning> {
         facts.push("too few instances to see that it only grows".to_owned());
         return Some(Leaning::hint(NAME, Leans::Benign, facts));
     };
-    let grew = history.grew.saturating_add(history.rose_between);
-    facts.push(match history.falls() {
-        0 => format!("the value grew {grew} times and never fell"),
-        falls => format!("the value grew {grew} times, and fell {falls} times by lost updates"),
-    });
+    facts.push(growth(history));
     if sides.iter().any(|side| side.uses(&Use::Branch)) {
         facts.push("a branch depends on it".to_owned());
     }
     benign(NAME, facts)
+}
+
+/// How often the value grew, of how many instances.
+fn growth(history: &History) -> String {
+    let seen = history.grew.saturating_add(history.shrank);
+    let seen = seen.saturating_add(history.unchanged);
+    let grew = format!("the value grew in {} of {seen} instances", history.grew);
+    let between = match history.rose_between {
+        0 => String::new(),
+        times => format!(", {times} times between two"),
+    };
+    match history.falls() {
+        0 => format!("{grew}{between}, and never fell"),
+        falls => format!("{grew}{between}, and fell {falls} times by lost updates"),
+    }
 }
 
 /// Whether the value goes somewhere where it matters.

@@ -95,6 +95,70 @@ fn a_race_with_more_pairs_than_are_kept_is_benign_only_if_somebody_says_so() {
     assert_eq!(again, report.races[0]);
 }
 
+#[test]
+fn what_is_declared_benign_stays_so_whatever_a_pair_tells_less_of() {
+    let judged_with = |race: &Race, text: &str| {
+        let annotations = Annotations::parse(text, Path::new("notes")).expect("annotations");
+        let mut report = Report {
+            races: vec![race.clone()],
+            ..Report::default()
+        };
+        judge(&mut report, &annotations);
+        report.races.remove(0).verdict.expect("a verdict").call
+    };
+    let field = "[[annotation]]\nfield = \"state\"\nbenign = \"a hint\"";
+    let function = "[[annotation]]\nfunction = \"two\"\nbenign = \"a hint\"";
+    let indexes = |path: Option<&str>| {
+        let mut race = of_heap(path.unwrap_or_default());
+        race.usage[0].uses = vec![Use::Index];
+        race.what.pointee = race.what.pointee.filter(|_| path.is_some());
+        race
+    };
+    let with = |pair: Pair| {
+        let mut race = of_heap(".state");
+        race.add_pair(pair);
+        race
+    };
+    let nameless = with(elsewhere(indexes(None)));
+    assert_eq!(judged(&nameless).call, Call::LikelyHarmful);
+    assert_eq!(judged_with(&nameless, field), Call::LikelyBenign);
+    let mut half = elsewhere(indexes(Some(".state")));
+    half.accesses.truncate(1);
+    half.usage.truncate(1);
+    let half = with(half);
+    assert_eq!(judged(&half).call, Call::LikelyHarmful);
+    assert_eq!(judged_with(&half, function), Call::LikelyBenign);
+    // Another member, and sides that differ, are more than was declared.
+    let other = with(elsewhere(indexes(Some(".other"))));
+    assert_eq!(judged_with(&other, field), Call::LikelyHarmful);
+    let mut differ = indexes(None);
+    differ.what.sides_differ = true;
+    let differ = with(elsewhere(differ));
+    assert_eq!(judged_with(&differ, field), Call::LikelyHarmful);
+    // A proof is one of the whole race.
+    let mut proven = nameless;
+    proven.verdict = Some(combine(
+        Vec::new(),
+        Some(ReplayTally {
+            faults: 1,
+            ..ReplayTally::default()
+        }),
+        1,
+    ));
+    assert_eq!(judged_with(&proven, field), Call::ProvenHarmful);
+}
+
+#[test]
+fn a_foreign_report_may_have_any_number_of_pairs() {
+    let mut race = flag(1, 0x10);
+    race.pairs = vec![elsewhere(flag(2, 0x10)); 20_000];
+    let faces: Vec<Race> = race.faces().collect();
+    assert_eq!(faces.len(), 1 + MOST_PAIRS);
+    assert!(faces.iter().all(|face| face.pairs.is_empty()));
+    assert_eq!(faces[1].pair(), race.pairs[0]);
+    assert_eq!(judged(&race).call, Call::Undecided);
+}
+
 /// An object on the heap, of which only the type is known.
 fn of_heap(path: &str) -> Race {
     let mut race = race("window", &["read", "write"]);
