@@ -95,8 +95,9 @@ fn the_document_has_the_keys_that_are_promised() {
     let races = report["races"].as_array().unwrap();
     assert!(!races.is_empty(), "{outcome:#?}");
     for race in races {
+        // Chance decides whether the two functions met at a second pair of instructions.
         expect(
-            race,
+            &without(race, "pairs"),
             "id hash fingerprint class rule what seen_by values instances lines suspects suspected \
              problem verdict usage history evidence accesses",
         );
