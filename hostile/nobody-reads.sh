@@ -34,8 +34,8 @@ until_true is_free "$target"
 sleep 0.2
 told_to_end 0 66
 
-# A race is announced before the end, which --for and one signal bring all the same.
-for options in '--for 2s' '--log session.log'; do
+# A race is announced before the end, which --for and one signal bring all the same, however much there is to tell.
+for options in '--for 2s' '--for 8s --overhead 50%' '--log session.log'; do
     start ./spin
     env --default-signal=INT,QUIT "$REDHANDED" attach $options "$target" 2> full &
     front=$!

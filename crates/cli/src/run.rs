@@ -206,6 +206,12 @@ impl Watch {
                      without --quiet to see why",
                 );
             }
+        } else if self.quiet && report.run.samples == 0 && !self.select.globs().is_empty() {
+            // Whoever asked for this code takes silence for an answer about it.
+            screen::say(&format!(
+                "redhanded: nothing was sampled: no code that matches {} was run",
+                self.select.globs()
+            ));
         }
         let fail_on = self.findings.fail_on.unwrap_or_default();
         if let Some(failed) = fail_on.status(report, self.findings.exit_code) {

@@ -8,7 +8,7 @@ use std::collections::HashSet;
 use std::io::{self, BufRead, BufReader, BufWriter, Write};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
-use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -136,10 +136,11 @@ fn write_line(out: &mut impl Write, mut record: Record) -> io::Result<()> {
     out.write_all(b"\n")
 }
 
-/// The end in front.
+/// The end in front. A thread of its own reads, whatever keeps the front from listening: the
+/// tracer ends, and lets go of the last threads, only when everything was read.
 pub struct Listener {
-    stream: BufReader<UnixStream>,
-    line: Vec<u8>,
+    lines: Receiver<Vec<u8>>,
+    patience: Duration,
 }
 
 /// What was heard.
@@ -156,30 +157,35 @@ impl Listener {
     /// Waits no longer than `patience` for each record.
     ///
     /// # Errors
-    /// When the stream takes no time limit.
+    /// When no thread can be started.
     pub fn new(stream: UnixStream, patience: Duration) -> io::Result<Self> {
-        stream.set_read_timeout(Some(patience))?;
-        Ok(Self {
-            stream: BufReader::new(stream),
-            line: Vec::new(),
-        })
+        let (sender, lines) = mpsc::channel();
+        redhanded_sys::thread_builder()?.spawn(move || {
+            // Nobody listens any more, or the tracer is gone.
+            let _ = read_all(stream, &sender);
+        })?;
+        Ok(Self { lines, patience })
     }
 
     /// Waits for a record.
     pub fn hear(&mut self) -> Heard {
-        use io::ErrorKind::{Interrupted, TimedOut, WouldBlock};
-        // The part of a line that came before the time was over stays in `line`.
-        match self.stream.read_until(b'\n', &mut self.line) {
-            Ok(_) if self.line.ends_with(b"\n") => {
-                let record = serde_json::from_slice(&self.line);
-                self.line.clear();
-                record.map_or(Heard::Silence, |record| Heard::Record(Box::new(record)))
-            }
-            Ok(_) => Heard::Silence,
-            Err(error) if matches!(error.kind(), Interrupted | TimedOut | WouldBlock) => {
-                Heard::Nothing
-            }
-            Err(_) => Heard::Silence,
+        match self.lines.recv_timeout(self.patience) {
+            Ok(line) => serde_json::from_slice(&line)
+                .map_or(Heard::Silence, |record| Heard::Record(Box::new(record))),
+            Err(RecvTimeoutError::Timeout) => Heard::Nothing,
+            Err(RecvTimeoutError::Disconnected) => Heard::Silence,
+        }
+    }
+}
+
+/// Hands on whole lines. A part of one is all that a tracer left which was killed.
+fn read_all(stream: UnixStream, lines: &Sender<Vec<u8>>) -> io::Result<()> {
+    let mut stream = BufReader::new(stream);
+    loop {
+        let mut line = Vec::new();
+        stream.read_until(b'\n', &mut line)?;
+        if !line.ends_with(b"\n") || lines.send(line).is_err() {
+            return Ok(());
         }
     }
 }

@@ -227,6 +227,17 @@ fn globs_that_match_nothing() {
 }
 
 #[test]
+fn globs_whose_code_never_runs() {
+    let place = Place::with("end");
+    let outcome = place.run("run --quiet --function idle -- ./end 3".split(' '));
+    assert_eq!(outcome.status, 3, "{outcome:#?}");
+    assert!(
+        outcome.says("nothing was sampled: no code that matches --function 'idle' was run"),
+        "{outcome:#?}"
+    );
+}
+
+#[test]
 fn a_program_whatever_its_file_is_called() {
     let place = Place::with("racy");
     let names: [&[u8]; 4] = [b"line\nfeed", b"racy (deleted)", b"\xff\xfe", b"\\012"];
