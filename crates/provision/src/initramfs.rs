@@ -4,14 +4,15 @@
 //! neither the user's files nor a further initrd can get in their way.
 
 use super::cpio::Cpio;
-use super::libraries::companions;
+use super::host_files::{Chooser, Room};
+use super::libraries::Program;
 use super::module_dependencies::read_module;
 use super::{Added, VmOptions, on_file, system, unsupported};
 use crate::ProvisionError;
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
-use std::io::{self, BufWriter, Write};
+use std::io::{self, BufWriter, Read, Write};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -33,24 +34,26 @@ pub fn write_initramfs(options: &VmOptions, path: &Path) -> Result<(), Provision
     let mut tree = Tree {
         cpio: Cpio::new(BufWriter::new(file)),
         companions: BTreeSet::new(),
+        // The guest holds it in memory twice: as the archive, and unpacked.
+        room: Room::new((u64::from(options.memory) << 20) / 2),
     };
     tree.skeleton(&options.busybox)
         .map_err(on_file("write", path))?;
-    tree.companions_of(&options.busybox)?;
+    tree.add(&Chooser::CALLER, &options.busybox, Path::new(BUSYBOX))?;
     let mut workload = options.workload.clone();
     if let Some(program) = program_on_host(options)? {
         workload[0] = program.clone().into_os_string();
-        tree.add(&program, &program)?;
+        tree.add(&Chooser::CALLER, &program, &program)?;
     }
     for added in &options.added {
         if added.load {
-            let module = read_module(&added.from, &options.busybox)?;
+            let module = read_module(&added.from, &options.busybox, &mut tree.room)?;
             let written = tree
                 .cpio
                 .file(added.to.as_os_str().as_bytes(), 0o644, &module);
             written.map_err(on_file("add", &added.from))?;
         } else {
-            tree.add(&added.from, &added.to)?;
+            tree.add(&Chooser::CALLER, &added.from, &added.to)?;
         }
     }
     let modules = options.added.iter().filter(|added| added.load);
@@ -60,8 +63,12 @@ pub fn write_initramfs(options: &VmOptions, path: &Path) -> Result<(), Provision
         .map_err(on_file("write", path))?;
     let mut out = tree.cpio.finish().map_err(on_file("write", path))?;
     if let Some(initrd) = &options.initrd {
-        let mut further = File::open(initrd).map_err(on_file("open", initrd))?;
-        io::copy(&mut further, &mut out).map_err(on_file("copy", initrd))?;
+        let opened = Chooser::CALLER.open(initrd);
+        let (further, _) = opened.map_err(on_file("open", initrd))?;
+        let mut further = further.take(tree.room.left().saturating_add(1));
+        let copied = io::copy(&mut further, &mut out);
+        let copied = copied.and_then(|bytes| tree.room.take(bytes));
+        copied.map_err(on_file("copy", initrd))?;
     }
     out.flush().map_err(on_file("write", path))
 }
@@ -88,6 +95,7 @@ fn program_on_host(options: &VmOptions) -> Result<Option<PathBuf>, ProvisionErro
 struct Tree {
     cpio: Cpio<BufWriter<File>>,
     companions: BTreeSet<PathBuf>,
+    room: Room,
 }
 
 impl Tree {
@@ -125,7 +133,6 @@ impl Tree {
         ] {
             cpio.device(name.as_bytes(), numbers)?;
         }
-        cpio.file(BUSYBOX.as_bytes(), 0o755, &fs::read(busybox)?)?;
         for applet in applets(busybox)? {
             let link = [b"bin/", applet.as_slice()].concat();
             cpio.link(&link, BUSYBOX.as_bytes())?;
@@ -133,13 +140,16 @@ impl Tree {
         Ok(())
     }
 
-    /// Adds a file or a whole folder, with the libraries of programs in it.
-    fn add(&mut self, from: &Path, to: &Path) -> Result<(), ProvisionError> {
-        let metadata = fs::metadata(from).map_err(on_file("read", from))?;
+    /// Adds a file or a whole folder that `chooser` names, with the libraries of programs in it.
+    fn add(&mut self, chooser: &Chooser, from: &Path, to: &Path) -> Result<(), ProvisionError> {
+        let found = chooser.at(from).map_err(on_file("read", from));
+        let (real, chooser) = found?;
+        let metadata = chooser.with(|| fs::metadata(&real));
+        let metadata = metadata.map_err(on_file("read", from))?;
         if metadata.is_dir() {
             let written = self.cpio.directory(to.as_os_str().as_bytes());
             written.map_err(on_file("add", from))?;
-            return self.add_folder(from, to);
+            return self.add_folder(&chooser, &real, to);
         }
         if !metadata.is_file() {
             let why = format!(
@@ -149,48 +159,59 @@ impl Tree {
             return Err(unsupported(why));
         }
         let mode = metadata.permissions().mode();
-        let contents = fs::read(from).map_err(on_file("read", from))?;
+        let (file, chooser) = chooser.open(from).map_err(on_file("open", from))?;
+        let contents = self.room.read(file).map_err(on_file("add", from))?;
         self.cpio
             .file(to.as_os_str().as_bytes(), mode, &contents)
             .map_err(on_file("add", from))?;
-        if mode & 0o111 != 0 {
-            self.companions_of(from)?;
+        if mode & 0o111 == 0 {
+            return Ok(());
         }
-        Ok(())
+        let program = Program {
+            path: from,
+            contents: &contents,
+            chooser: &chooser,
+        };
+        program.companions(&mut |path, file| {
+            if self.companions.contains(path) {
+                return self.room.look(file).map_err(on_file("read", path));
+            }
+            let contents = self.room.read(file).map_err(on_file("add", path))?;
+            self.companions.insert(path.to_owned());
+            let written = self
+                .cpio
+                .file(path.as_os_str().as_bytes(), 0o755, &contents);
+            written.map_err(on_file("add", path))?;
+            Ok(contents)
+        })
     }
 
-    fn add_folder(&mut self, from: &Path, to: &Path) -> Result<(), ProvisionError> {
-        let entries = fs::read_dir(from).map_err(on_file("list", from))?;
-        let mut names: Vec<OsString> = Vec::new();
-        for entry in entries {
-            names.push(entry.map_err(on_file("list", from))?.file_name());
-        }
+    fn add_folder(
+        &mut self,
+        chooser: &Chooser,
+        from: &Path,
+        to: &Path,
+    ) -> Result<(), ProvisionError> {
+        let names = chooser.with(|| {
+            let names = fs::read_dir(from)?.map(|entry| Ok(entry?.file_name()));
+            names.collect::<io::Result<Vec<OsString>>>()
+        });
+        let mut names = names.map_err(on_file("list", from))?;
         // Sorted, so that the same folder gives the same archive.
         names.sort();
         for name in names {
             let (from, to) = (from.join(&name), to.join(&name));
-            let kind = fs::symlink_metadata(&from).map_err(on_file("read", &from))?;
+            let kind = chooser.with(|| fs::symlink_metadata(&from));
+            let kind = kind.map_err(on_file("read", &from))?;
             if kind.is_symlink() {
                 // Links are kept: following them could lead in circles.
-                let target = fs::read_link(&from).map_err(on_file("read", &from))?;
+                let target = chooser.with(|| fs::read_link(&from));
+                let target = target.map_err(on_file("read", &from))?;
                 let target = target.into_os_string().into_vec();
                 let written = self.cpio.link(to.as_os_str().as_bytes(), &target);
                 written.map_err(on_file("add", &from))?;
             } else if kind.is_dir() || kind.is_file() {
-                self.add(&from, &to)?;
-            }
-        }
-        Ok(())
-    }
-
-    fn companions_of(&mut self, program: &Path) -> Result<(), ProvisionError> {
-        for file in companions(program)? {
-            if self.companions.insert(file.clone()) {
-                let contents = fs::read(&file).map_err(on_file("read", &file))?;
-                let written = self
-                    .cpio
-                    .file(file.as_os_str().as_bytes(), 0o755, &contents);
-                written.map_err(on_file("add", &file))?;
+                self.add(chooser, &from, &to)?;
             }
         }
         Ok(())

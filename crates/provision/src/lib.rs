@@ -23,6 +23,7 @@ mod console;
 mod cpio;
 mod fetch;
 mod find;
+mod host_files;
 mod initramfs;
 mod libraries;
 mod module_dependencies;

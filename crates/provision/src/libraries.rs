@@ -3,20 +3,28 @@
 //! They are read from its headers and looked up as the dynamic loader would. Nothing
 //! is executed, as `ldd` would do: the program may be anybody's.
 
+use super::host_files::{Chooser, Room};
 use super::{on_file, unsupported};
 use crate::ProvisionError;
 use object::Endianness;
 use object::elf::{DT_NEEDED, DT_RPATH, DT_RUNPATH, DT_STRSZ, DT_STRTAB, EM_386, EM_X86_64};
 use object::elf::{ELFCLASS32, FileHeader32, FileHeader64};
+use object::read::StringTable;
 use object::read::elf::{Dyn, FileHeader, ProgramHeader};
-use object::read::{ReadCache, ReadRef, StringTable};
 use std::collections::{BTreeSet, VecDeque};
 use std::env;
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
-use std::io::Read;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+
+/// No program needs more libraries, and no loader searches more folders for one.
+const MOST: usize = 4096;
+/// As long as a path may be (`PATH_MAX`).
+const LONGEST: usize = 4096;
+/// What [`companions`] reads of all of them together at most.
+const ROOM: u64 = 1 << 30;
 
 /// The shared libraries and the loader of a program, or the interpreter of a script
 /// with its own libraries. In the guest they have to be where they are on the host.
@@ -24,35 +32,144 @@ use std::path::{Path, PathBuf};
 /// # Errors
 /// When a library is not found.
 pub fn companions(program: &Path) -> Result<Vec<PathBuf>, ProvisionError> {
-    let mut head = Vec::new();
-    let file = File::open(program).map_err(on_file("open", program))?;
-    file.take(256)
-        .read_to_end(&mut head)
-        .map_err(on_file("read", program))?;
-    if let Some(interpreter) = interpreter(&head) {
-        let mut found = libraries(&interpreter)?;
-        found.push(interpreter);
-        return Ok(found);
-    }
-    libraries(program)
+    let mut room = Room::new(ROOM);
+    let (file, chooser) = Chooser::CALLER
+        .open(program)
+        .map_err(on_file("open", program))?;
+    let contents = room.read(file).map_err(on_file("read", program))?;
+    let mut paths = Vec::new();
+    let program = Program {
+        path: program,
+        contents: &contents,
+        chooser: &chooser,
+    };
+    program.companions(&mut |path, file| {
+        paths.push(path.to_owned());
+        room.read(file).map_err(on_file("read", path))
+    })?;
+    Ok(paths)
 }
 
-/// The interpreter in a script's first line, if the host has it and the guest's
-/// busybox does not stand in for it.
-fn interpreter(head: &[u8]) -> Option<PathBuf> {
+/// A program that was read.
+pub struct Program<'a> {
+    pub path: &'a Path,
+    pub contents: &'a [u8],
+    /// Who chose what is in it.
+    pub chooser: &'a Chooser,
+}
+
+/// Takes each companion, and gives its contents.
+type Take<'a> = &'a mut dyn FnMut(&Path, &File) -> Result<Vec<u8>, ProvisionError>;
+
+impl Program<'_> {
+    /// Hands over what it needs.
+    pub fn companions(&self, take: Take<'_>) -> Result<(), ProvisionError> {
+        let Some(path) = interpreter(self.contents) else {
+            return self.libraries(take);
+        };
+        // Without its interpreter a script does not run on the host either.
+        let opened = self.chooser.open(&path);
+        let Some((file, chooser)) = opened.ok().filter(|(file, _)| is_executable(file)) else {
+            return Ok(());
+        };
+        let contents = take(&path, &file)?;
+        let interpreter = Program {
+            path: &path,
+            contents: &contents,
+            chooser: &chooser,
+        };
+        interpreter.libraries(take)
+    }
+
+    /// Follows the dependencies breadth first, as the loader does.
+    fn libraries(&self, take: Take<'_>) -> Result<(), ProvisionError> {
+        let real = self.chooser.with(|| self.path.canonicalize());
+        let real = real.map_err(on_file("find", self.path))?;
+        let Some(main) = read(&real, self.contents) else {
+            return Ok(());
+        };
+        let kind = main.kind;
+        let mut known = BTreeSet::new();
+        let mut is_musl = false;
+        if let Some(loader) = &main.loader {
+            // Without its loader a program does not run on the host either.
+            let Ok((file, _)) = self.chooser.open(loader) else {
+                return Ok(());
+            };
+            if !is_of_kind(&file, kind) {
+                return Ok(());
+            }
+            take(loader, &file)?;
+            let name = loader.file_name().unwrap_or_default();
+            is_musl = name.as_bytes().starts_with(b"ld-musl");
+            known.insert(name.to_owned());
+        }
+        let defaults = default_folders(is_musl);
+        let variable = env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
+        let variable: Vec<PathBuf> = env::split_paths(&variable)
+            .filter(|path| path.is_absolute())
+            .collect();
+        let mut queue = VecDeque::from([(main, Vec::new(), self.chooser.clone())]);
+        while let Some((object, inherited, chooser)) = queue.pop_front() {
+            let mut rpath = object.rpath;
+            rpath.extend(inherited);
+            rpath.truncate(MOST);
+            for name in object.needed {
+                // musl's loader is the C library as well.
+                let is_loader = is_musl && name.as_bytes().starts_with(b"libc.");
+                if is_loader || !known.insert(name.clone()) {
+                    continue;
+                }
+                let old = object.runpath.is_none().then_some(&rpath);
+                let folders = old.into_iter().flatten().chain(&variable);
+                let folders = folders.chain(object.runpath.iter().flatten());
+                // A name with a slash is a path, which replaces the folder.
+                let mut paths = folders.chain(&defaults).map(|folder| folder.join(&name));
+                let library = paths.find_map(|path| {
+                    let (file, chooser) = chooser.open(&path).ok()?;
+                    is_of_kind(&file, kind).then_some((path, file, chooser))
+                });
+                let Some((path, file, chooser)) = library.filter(|_| known.len() <= MOST) else {
+                    return Err(unsupported(format!(
+                        "{} needs {}, which is not found",
+                        self.path.display(),
+                        name.display(),
+                    )));
+                };
+                let contents = take(&path, &file)?;
+                if let Some(dynamic) = read(&path, &contents) {
+                    queue.push_back((dynamic, rpath.clone(), chooser));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The interpreter in a script's first line, if the guest's busybox does not stand in for it.
+fn interpreter(contents: &[u8]) -> Option<PathBuf> {
+    let head = contents.get(..256).unwrap_or(contents);
     let line = head.strip_prefix(b"#!")?.split(|b| *b == b'\n').next()?;
     let mut words = line.split(u8::is_ascii_whitespace);
     let word = words.find(|word| !word.is_empty())?;
     let path = Path::new(OsStr::from_bytes(word));
     let shell = matches!(path.to_str(), Some("/bin/sh" | "/usr/bin/env"));
-    (!shell && path.is_file()).then(|| path.to_owned())
+    (!shell).then(|| path.to_owned())
 }
+
+fn is_executable(file: &File) -> bool {
+    let mode = file.metadata().map(|about| about.permissions().mode());
+    mode.is_ok_and(|mode| mode & 0o111 != 0)
+}
+
+/// Word size and machine.
+type Kind = (u8, u16);
 
 /// What the headers of a program or library say about linking.
 #[derive(Default)]
 struct Dynamic {
-    /// Word size and machine: libraries of another kind are skipped.
-    kind: (u8, u16),
+    /// Libraries of another kind are skipped.
+    kind: Kind,
     loader: Option<PathBuf>,
     needed: Vec<OsString>,
     /// Also searched for the libraries of its libraries.
@@ -61,72 +178,25 @@ struct Dynamic {
     runpath: Option<Vec<PathBuf>>,
 }
 
-/// Follows the dependencies breadth first, as the loader does.
-fn libraries(program: &Path) -> Result<Vec<PathBuf>, ProvisionError> {
-    let origin = program.canonicalize().map_err(on_file("find", program))?;
-    let Some(main) = read(&origin) else {
-        return Ok(Vec::new());
-    };
-    let (kind, loader) = (main.kind, main.loader.clone());
-    // Without its loader a program does not run on the host either.
-    if loader.as_ref().is_some_and(|loader| !loader.exists()) {
-        return Ok(Vec::new());
-    }
-    let loader_name = loader.as_deref().and_then(Path::file_name);
-    let is_musl = loader_name.is_some_and(|name| name.as_bytes().starts_with(b"ld-musl"));
-    let defaults = default_folders(is_musl);
-    let variable = env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
-    let variable: Vec<PathBuf> = env::split_paths(&variable)
-        .filter(|path| path.is_absolute())
-        .collect();
-    let mut found: Vec<PathBuf> = loader.iter().cloned().collect();
-    let mut known: BTreeSet<OsString> = loader_name.map(OsStr::to_owned).into_iter().collect();
-    let mut queue = VecDeque::from([(main, Vec::new())]);
-    while let Some((object, inherited)) = queue.pop_front() {
-        let mut rpath = object.rpath;
-        rpath.extend(inherited);
-        for name in object.needed {
-            // musl's loader is the C library as well.
-            let is_loader = is_musl && name.as_bytes().starts_with(b"libc.");
-            if is_loader || !known.insert(name.clone()) {
-                continue;
-            }
-            let old = object.runpath.is_none().then_some(&rpath);
-            let folders = old.into_iter().flatten().chain(&variable);
-            let folders = folders.chain(object.runpath.iter().flatten());
-            // A name with a slash is a path, which replaces the folder.
-            let mut paths = folders.chain(&defaults).map(|folder| folder.join(&name));
-            let library = paths.find_map(|path| {
-                let dynamic = path.is_file().then(|| read(&path))??;
-                (dynamic.kind == kind).then_some((path, dynamic))
-            });
-            let Some((path, dynamic)) = library else {
-                return Err(unsupported(format!(
-                    "{} needs {}, which is not found",
-                    program.display(),
-                    name.display(),
-                )));
-            };
-            found.push(path);
-            queue.push_back((dynamic, rpath.clone()));
-        }
-    }
-    Ok(found)
+/// Whether the first bytes of a file are those of an ELF file of this kind.
+fn is_of_kind(file: &File, kind: Kind) -> bool {
+    let mut head = [0; 20];
+    let read = file.read_exact_at(&mut head, 0);
+    let machine = u16::from_le_bytes([head[18], head[19]]);
+    read.is_ok() && head.starts_with(b"\x7fELF") && (head[4], machine) == kind
 }
 
 /// Reads the headers of a linked ELF file for x86; `None` for any other file.
-fn read(path: &Path) -> Option<Dynamic> {
-    let data = &ReadCache::new(File::open(path).ok()?);
-    let class = *data.read_bytes_at(4, 1).ok()?.first()?;
+fn read(path: &Path, contents: &[u8]) -> Option<Dynamic> {
     let folder = path.parent()?;
-    match class {
-        ELFCLASS32 => read_headers::<FileHeader32<Endianness>, _>(data, folder),
-        _ => read_headers::<FileHeader64<Endianness>, _>(data, folder),
+    match *contents.get(4)? {
+        ELFCLASS32 => read_headers::<FileHeader32<Endianness>>(contents, folder),
+        _ => read_headers::<FileHeader64<Endianness>>(contents, folder),
     }
 }
 
-fn read_headers<'a, Elf: FileHeader<Endian = Endianness>, R: ReadRef<'a>>(
-    data: R,
+fn read_headers<Elf: FileHeader<Endian = Endianness>>(
+    data: &[u8],
     origin: &Path,
 ) -> Option<Dynamic> {
     let header = Elf::parse(data).ok()?;
@@ -162,10 +232,16 @@ fn read_headers<'a, Elf: FileHeader<Endian = Endianness>, R: ReadRef<'a>>(
     })?;
     let strings = StringTable::new(data, start, start.checked_add(size)?);
     for entry in entries.iter().take_while(|entry| entry.tag(endian) != 0) {
+        let tag = entry.tag(endian);
+        if !matches!(tag, DT_NEEDED | DT_RPATH | DT_RUNPATH) {
+            continue;
+        }
         let Ok(text) = entry.string(endian, strings) else {
             continue;
         };
-        match entry.tag(endian) {
+        match tag {
+            // Many entries can share one long name.
+            DT_NEEDED if text.len() > LONGEST || dynamic.needed.len() > MOST => return None,
             DT_NEEDED => dynamic.needed.push(OsStr::from_bytes(text).to_owned()),
             DT_RPATH => dynamic.rpath = folders(text, origin),
             DT_RUNPATH => dynamic.runpath = Some(folders(text, origin)),
@@ -187,7 +263,7 @@ fn folders(path: &[u8], origin: &Path) -> Vec<PathBuf> {
         };
         Some(PathBuf::from(OsString::from_vec(whole))).filter(|path| path.is_absolute())
     });
-    paths.collect()
+    paths.take(MOST).collect()
 }
 
 /// Where a loader looks last. glibc's has a cache of these folders' files.
@@ -252,7 +328,6 @@ fn configured(file: &Path, folders: &mut Vec<PathBuf>, depth: u32) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::fs::PermissionsExt;
     use std::process::Command;
 
     fn names(files: &[PathBuf]) -> BTreeSet<&OsStr> {
@@ -337,16 +412,33 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_executed() {
+    fn a_loader_is_an_elf_file_and_is_not_executed() {
         let folder = tempfile::tempdir().unwrap();
         let (loader, ran) = (folder.path().join("loader"), folder.path().join("ran"));
-        fs::write(&loader, format!("#!/bin/sh\ntouch {}\n", ran.display())).unwrap();
-        fs::set_permissions(&loader, fs::Permissions::from_mode(0o755)).unwrap();
         let option = format!("-Wl,--dynamic-linker={}", loader.display());
         gcc(folder.path(), "program", &["main.c", &option]);
-        let found = companions(&folder.path().join("program")).unwrap();
-        assert!(names(&found).contains(OsStr::new("libc.so.6")));
-        assert!(found.contains(&loader) && !ran.exists());
+        let program = folder.path().join("program");
+        let script = format!("#!/bin/sh\ntouch {}\n", ran.display());
+        let libc = Path::new("/proc/self/exe");
+        for (contents, is_loader) in [
+            (script.into_bytes(), false),
+            (fs::read(libc).unwrap(), true),
+        ] {
+            fs::write(&loader, contents).unwrap();
+            fs::set_permissions(&loader, fs::Permissions::from_mode(0o755)).unwrap();
+            let found = companions(&program).unwrap();
+            assert_eq!(found.contains(&loader), is_loader);
+            assert_eq!(names(&found).contains(OsStr::new("libc.so.6")), is_loader);
+            assert!(!ran.exists());
+        }
+        // Nor does anything else get into the guest, or keep us waiting.
+        fs::remove_file(&loader).unwrap();
+        let made = Command::new("mkfifo").arg(&loader).status();
+        assert!(made.unwrap().success());
+        assert!(companions(&program).unwrap().is_empty());
+        fs::remove_file(&loader).unwrap();
+        std::os::unix::fs::symlink("/dev/zero", &loader).unwrap();
+        assert!(companions(&program).unwrap().is_empty());
     }
 
     #[test]
@@ -377,9 +469,18 @@ mod tests {
     #[test]
     fn a_script_brings_its_interpreter() {
         assert_eq!(interpreter(b"#!/bin/sh\n"), None, "busybox has it");
-        assert_eq!(interpreter(b"#! /absent/shell -x\n"), None);
         assert_eq!(interpreter(b"\x7fELF"), None);
         let ldd = interpreter(b"#! /usr/bin/ldd -x\n");
         assert_eq!(ldd, Some(PathBuf::from("/usr/bin/ldd")));
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        let brings = |interpreter: &Path| {
+            fs::write(at("script"), format!("#!{}\n", interpreter.display())).unwrap();
+            companions(&at("script")).unwrap()
+        };
+        assert_eq!(brings(Path::new("/absent/shell")), [] as [&Path; 0]);
+        assert!(brings(Path::new("/bin/bash")).contains(&PathBuf::from("/bin/bash")));
+        fs::write(at("secret"), "not to be executed").unwrap();
+        assert_eq!(brings(&at("secret")), [] as [&Path; 0]);
     }
 }

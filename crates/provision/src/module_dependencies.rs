@@ -1,8 +1,10 @@
 //! A kernel's own modules, and what they depend on.
 
+use super::host_files::{Chooser, Room};
 use super::{Provision, last_line, on_file, unsupported};
 use crate::ProvisionError;
 use object::{Object, ObjectSection};
+use redhanded_sys::die_with_this_thread;
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs;
@@ -68,7 +70,7 @@ impl Search<'_> {
         if self.found.contains(&path) || self.above.iter().any(|above| above == name) {
             return Ok(());
         }
-        let bytes = read_module(&path, self.busybox)?;
+        let bytes = read_module(&path, self.busybox, &mut Room::new(LARGEST))?;
         let Some(dependencies) = dependencies(&bytes) else {
             let path = path.display();
             return Err(unsupported(format!("{path} is not a readable module")));
@@ -83,22 +85,33 @@ impl Search<'_> {
     }
 }
 
+/// No module is larger than this.
+const LARGEST: u64 = 256 << 20;
+
 /// Reads a module, and decompresses it if need be.
-pub fn read_module(path: &Path, busybox: &Path) -> Result<Vec<u8>, ProvisionError> {
+pub fn read_module(
+    path: &Path,
+    busybox: &Path,
+    room: &mut Room,
+) -> Result<Vec<u8>, ProvisionError> {
+    let (file, _) = Chooser::CALLER.open(path).map_err(on_file("open", path))?;
     let (program, argument) = match path.extension().and_then(OsStr::to_str) {
         Some("xz") => (busybox, "xzcat"),
         Some("gz") => (busybox, "zcat"),
         Some("zst") => (Path::new("zstd"), "-dcq"),
-        _ => return fs::read(path).map_err(on_file("read", path)),
+        _ => return room.read(file).map_err(on_file("read", path)),
     };
-    let output = Command::new(program)
-        .arg(argument)
-        .arg(path)
-        .stdin(Stdio::null())
-        .output()
-        .map_err(on_file("run", program))?;
+    let mut command = Command::new(program);
+    command.arg(argument).stdin(file);
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    die_with_this_thread(&mut command, Vec::new());
+    let mut child = command.spawn().map_err(on_file("run", program))?;
+    let unpacked = child.stdout.take().map(|from| room.read(from));
+    // With its pipe closed it ends, if it has more to say.
+    let output = child.wait_with_output().map_err(on_file("run", program))?;
+    let unpacked = unpacked.transpose().map_err(on_file("unpack", path))?;
     if output.status.success() {
-        return Ok(output.stdout);
+        return Ok(unpacked.unwrap_or_default());
     }
     let why = last_line(&output.stderr);
     let path = path.display();
@@ -148,11 +161,30 @@ fn canonical(path: &Path) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::fs::PermissionsExt;
 
     #[test]
     fn a_file_that_is_not_a_module_has_no_dependencies() {
         assert_eq!(dependencies(b""), None);
         assert_eq!(dependencies(b"\x7fELF\x02\x01\x01 lies"), None);
+    }
+
+    #[test]
+    fn a_module_unpacks_to_what_there_is_room_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let module = folder.path().join("zeros.ko");
+        fs::write(&module, vec![0; 1 << 20]).unwrap();
+        let packed = Command::new("gzip").arg(&module).status();
+        assert!(packed.unwrap().success());
+        let module = folder.path().join("zeros.ko.gz");
+        // It is called as busybox would be.
+        let unpacker = folder.path().join("unpacker");
+        fs::write(&unpacker, "#!/bin/sh\nexec \"$@\"\n").unwrap();
+        fs::set_permissions(&unpacker, fs::Permissions::from_mode(0o755)).unwrap();
+        let unpacked = |room: u64| read_module(&module, &unpacker, &mut Room::new(room));
+        assert_eq!(unpacked(1 << 20).unwrap().len(), 1 << 20);
+        let error = unpacked((1 << 20) - 1).unwrap_err().to_string();
+        assert!(error.contains("too little memory"), "{error}");
     }
 
     #[test]

@@ -6,7 +6,7 @@ use super::initramfs::{self, INIT};
 use super::serial_ports::{self, Listeners, Output, Ports};
 use super::{VmOptions, last_line, on_file, system, unsupported};
 use crate::ProvisionError;
-use redhanded_sys::{die_with_this_thread, temporary_place};
+use redhanded_sys::{die_with_this_thread, open_regular, temporary_place};
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, Permissions};
 use std::io::{Read, Seek, SeekFrom};
@@ -46,7 +46,7 @@ impl VirtualMachine {
     /// # Errors
     /// When a file cannot be read, KVM is demanded but unavailable, or QEMU refuses.
     pub fn launch(options: &VmOptions, output: Output) -> Result<Self, ProvisionError> {
-        File::open(&options.kernel).map_err(on_file("open the kernel", &options.kernel))?;
+        open_regular(&options.kernel).map_err(on_file("open the kernel", &options.kernel))?;
         if options.smp == 0 || options.memory == 0 {
             return Err(unsupported(
                 "a virtual machine needs at least one processor and some memory",
