@@ -288,7 +288,7 @@ pub enum Form {
 }
 
 /// What a locked update does to the bytes that meet.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Change {
     /// It changes them. Every update that is not locked counts as one that does, because it
