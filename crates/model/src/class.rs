@@ -232,22 +232,11 @@ impl SideEvidence {
     }
 
     /// Whether the program has debug information, and its source may as well show an atomic
-    /// access: behind a macro, an operator, assembly, one of two expressions, or in a text that
-    /// is not at hand.
+    /// load and an atomic store: whatever the reason is why it does not tell.
     fn may_be_marked(&self) -> bool {
-        self.source().is_some_and(|source| {
-            matches!(
-                source.marking,
-                Marking::Unknown {
-                    why: Doubt::UnknownName(_)
-                        | Doubt::UnknownType
-                        | Doubt::InlineAssembly
-                        | Doubt::Ambiguous
-                        | Doubt::NoLine
-                        | Doubt::NoSource
-                        | Doubt::Split
-                }
-            )
+        self.source().is_some_and(|source| match &source.marking {
+            Marking::Atomic { .. } | Marking::Volatile { .. } | Marking::Plain => false,
+            Marking::Unknown { why } => !matches!(why, Doubt::NoDebugInformation | Doubt::Go),
         })
     }
 

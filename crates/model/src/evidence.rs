@@ -105,6 +105,9 @@ pub enum Doubt {
     Folded,
     /// The text of this language is not read.
     Language,
+    /// Go's compiler makes plain moves of atomic loads, which leave no trace. Its atomic stores
+    /// are locked instructions.
+    Go,
 }
 
 /// What is known about a collision.

@@ -127,5 +127,6 @@ fn doubt(why: &Doubt) -> String {
             "the compiler may have folded an atomic load into this instruction".to_owned()
         }
         Doubt::Language => "its language is not read".to_owned(),
+        Doubt::Go => "Go's atomic loads leave no trace".to_owned(),
     }
 }

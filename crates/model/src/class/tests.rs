@@ -197,22 +197,6 @@ fn lost_update() {
         PossiblyAtomic,
         Rule::NotShownPlain,
     );
-    // What the source hides may be such a pair, too.
-    for why in [
-        Doubt::UnknownName("ADD".to_owned()),
-        Doubt::UnknownType,
-        Doubt::InlineAssembly,
-        Doubt::Ambiguous,
-        Doubt::NoLine,
-        Doubt::NoSource,
-        Doubt::Split,
-    ] {
-        let hidden = |kind| side(kind, vec![source(Marking::Unknown { why: why.clone() })]);
-        let (load, store) = (half(hidden(Read)), half(hidden(Write)));
-        check(&load, &store, PossiblyAtomic, Rule::NotShownPlain);
-        check(&load, &locked(), PossiblyAtomic, Rule::NotShownPlain);
-        check(&load, &half(plain(Write)), Race, Rule::PlainInSource);
-    }
     // A single writer's counter and its reader: nothing is lost.
     check(
         &half(volatile(Write)),
@@ -223,6 +207,48 @@ fn lost_update() {
     check(
         &half(unknown(Write)),
         &unknown(Read),
+        PossiblyAtomic,
+        Rule::NotShownPlain,
+    );
+}
+
+/// Every doubt but that there is no debug information at all.
+fn doubts() -> Vec<Doubt> {
+    vec![
+        Doubt::NoLine,
+        Doubt::NoSource,
+        Doubt::SourceChanged,
+        Doubt::UnknownName("ADD".to_owned()),
+        Doubt::Split,
+        Doubt::InlineAssembly,
+        Doubt::Ambiguous,
+        Doubt::NoExpression,
+        Doubt::UnknownType,
+        Doubt::Folded,
+        Doubt::Language,
+    ]
+}
+
+/// What the source does not tell may be an atomic load and an atomic store, whatever the reason.
+#[test]
+fn an_update_of_doubtful_source_shows_no_lost_update() {
+    let of = |kind, why| side(kind, vec![source(Marking::Unknown { why })]);
+    for why in doubts() {
+        let (load, store) = (half(of(Read, why.clone())), half(of(Write, why.clone())));
+        let adds = of(Update, why);
+        for one in [&load, &adds] {
+            for other in [&store, &adds, &locked(), &half(unknown(Write))] {
+                check(one, other, PossiblyAtomic, Rule::NotShownPlain);
+            }
+            check(one, &half(plain(Write)), Race, Rule::PlainInSource);
+        }
+    }
+    // An atomic store of Go's is locked.
+    let (load, store) = (half(of(Read, Doubt::Go)), half(of(Write, Doubt::Go)));
+    check(&load, &store, Race, Rule::LostUpdate);
+    check(
+        &of(Read, Doubt::Go),
+        &store,
         PossiblyAtomic,
         Rule::NotShownPlain,
     );
