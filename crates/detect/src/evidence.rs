@@ -368,30 +368,6 @@ fn about_code(
     {
         facts.push(Fact::MaySearch);
     }
-    // Only updates: a compiler may read early what the source reads on a condition. Runtime
-    // libraries look at their own locks without synchronisation, on purpose.
-    if access.form == Form::Operation
-        && access.kind == AccessKind::Update
-        && !access.locked
-        && of_program
-        && let Some(compiler) = image.separating_compiler()
-    {
-        facts.push(Fact::Combined {
-            compiler: compiler.to_owned(),
-        });
-        if image.is_beside_locked(svma) {
-            facts.push(Fact::BesideLocked);
-        }
-    }
-    // It matters to what such a compiler made of the other access.
-    if access.kind == AccessKind::Read
-        && matches!(source.marking, Marking::Unknown { .. })
-        && of_program
-        && image.separating_compiler().is_some()
-        && image.waits(svma)
-    {
-        facts.push(Fact::Waits);
-    }
     let speculative = Marking::Unknown {
         why: Doubt::Speculative,
     };

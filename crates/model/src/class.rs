@@ -62,8 +62,6 @@ pub enum Rule {
     NeverAtomic,
     /// The source shows a plain access.
     PlainInSource,
-    /// The compiler of this module makes no atomic access like this.
-    PlainByCompiler,
     /// The variable is accessed without synchronisation on purpose.
     Special,
     /// Nothing shows that a side is a plain access.
@@ -72,7 +70,7 @@ pub enum Rule {
 
 impl Rule {
     /// Every rule.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 13] = [
         Self::FreedWhileItStood,
         Self::WiderThanSource,
         Self::PerhapsNotInSource,
@@ -84,7 +82,6 @@ impl Rule {
         Self::KnownSideSynchronises,
         Self::NeverAtomic,
         Self::PlainInSource,
-        Self::PlainByCompiler,
         Self::Special,
         Self::NotShownPlain,
     ];
@@ -104,7 +101,6 @@ impl Rule {
             Self::KnownSideSynchronises => "known-side-synchronises",
             Self::NeverAtomic => "never-atomic",
             Self::PlainInSource => "plain-in-source",
-            Self::PlainByCompiler => "plain-by-compiler",
             Self::Special => "special",
             Self::NotShownPlain => "not-shown-plain",
         }
@@ -135,9 +131,6 @@ impl Rule {
             Self::KnownSideSynchronises => "the only side that is known synchronises",
             Self::NeverAtomic => "no compiler makes an atomic access like one of these",
             Self::PlainInSource => "the source shows a plain access",
-            Self::PlainByCompiler => {
-                "the module's compiler makes no atomic access like one of these"
-            }
             Self::Special => "the variable is accessed without synchronisation on purpose",
             Self::NotShownPlain => "nothing shows that a side is a plain access",
         }
@@ -326,29 +319,7 @@ fn nature(side: &SideEvidence, bytes: &[Known]) -> Nature {
     if side.has(&Fact::Natural { natural: false }) && !vector {
         return Nature::Plain(Rule::NeverAtomic);
     }
-    let assembly = source.is_some_and(|source| {
-        matches!(
-            source.marking,
-            Marking::Unknown {
-                why: Doubt::InlineAssembly | Doubt::Language | Doubt::Split
-            }
-        )
-    });
-    let combined = |fact: &Fact| matches!(fact, Fact::Combined { .. }).then_some(());
-    if !assembly && !side.has(&Fact::BesideLocked) && side.find(combined).is_some() {
-        return Nature::Plain(Rule::PlainByCompiler);
-    }
     Nature::Unknown
-}
-
-/// What an access is that meets `other`. What a compiler makes of plain accesses shows nothing of
-/// a word that others lock or wait for: somebody wrote code for it by hand.
-fn beside(nature: Nature, other: &SideEvidence) -> Nature {
-    let by_hand = other.has(&Fact::Locked) || other.has(&Fact::Waits);
-    if nature == Nature::Plain(Rule::PlainByCompiler) && by_hand {
-        return Nature::Unknown;
-    }
-    nature
 }
 
 /// How the variable at the bytes is declared.
@@ -403,7 +374,6 @@ fn two_sides(sampled: &SideEvidence, other: &SideEvidence, bytes: &[Known]) -> (
         return (Class::Race, Rule::FreedWhileItStood);
     }
     let (a, b) = (nature(sampled, bytes), nature(other, bytes));
-    let (a, b) = (beside(a, other), beside(b, sampled));
     let updates = sampled.updates() && other.updates();
     // An update by an atomic load and an atomic store loses counts as well, but on purpose.
     let hidden = |side: &SideEvidence, nature| nature == Nature::Unknown && side.may_be_marked();

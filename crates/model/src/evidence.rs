@@ -205,18 +205,6 @@ pub enum Fact {
         /// That.
         source: SourceEvidence,
     },
-    /// It is an update in one instruction that is not locked, and every compiler of this module
-    /// keeps an atomic or volatile access an instruction of its own.
-    Combined {
-        /// The compiler.
-        compiler: String,
-    },
-    /// Locked instructions of the module access the same bytes, or other bytes of the word that
-    /// they are a narrow part of: they may be a lock's, which assembly works on.
-    BesideLocked,
-    /// It is a load in a loop that does nothing else than wait, which no compiler makes of a
-    /// plain load.
-    Waits,
     /// A function of the C library that copies, fills or compares memory makes it.
     MemoryFunction {
         /// The function.
@@ -330,8 +318,6 @@ pub enum Provenance {
     Stack,
     /// The names of functions or variables.
     Names,
-    /// What the module says about its compilers.
-    Compiler,
 }
 
 /// How certain a fact is.
@@ -349,7 +335,7 @@ pub enum Certainty {
 impl From<Fact> for Known {
     fn from(fact: Fact) -> Self {
         use Certainty::{Certain, Likely, Possible};
-        use Provenance::{Code, Compiler, Instruction, Names, Source, Stack};
+        use Provenance::{Code, Instruction, Names, Source, Stack};
         let (from, certainty) = match &fact {
             Fact::Locked | Fact::Form { .. } | Fact::Natural { .. } | Fact::AtomicVector => {
                 (Instruction, Certain)
@@ -358,16 +344,13 @@ impl From<Fact> for Known {
             | Fact::InSource { .. }
             | Fact::ChangesNothing { known: true } => (Instruction, Likely),
             Fact::ChangesNothing { known: false } => (Instruction, Possible),
-            Fact::HalfOfUpdate | Fact::RestartableSequence | Fact::BesideLocked | Fact::Waits => {
-                (Code, Likely)
-            }
+            Fact::HalfOfUpdate | Fact::RestartableSequence => (Code, Likely),
             Fact::MaySearch => (Code, Possible),
             Fact::Source { source } => match source.marking {
                 Marking::Unknown { .. } => (Source, Possible),
                 _ => (Source, Likely),
             },
             Fact::Declared { .. } => (Source, Likely),
-            Fact::Combined { .. } => (Compiler, Likely),
             Fact::MemoryFunction { .. } | Fact::Special { .. } => (Names, Likely),
             Fact::SequenceSection | Fact::Allocator { .. } => (Stack, Likely),
             Fact::CallersUnknown | Fact::KernelWithoutDebugInformation => (Stack, Possible),

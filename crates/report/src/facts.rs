@@ -19,7 +19,6 @@ pub(crate) fn basis(known: &Known) -> String {
         Provenance::Source => "debug information and source",
         Provenance::Stack => "the stack",
         Provenance::Names => "names",
-        Provenance::Compiler => "the compiler's note",
     };
     format!("{certainty}, from {from}")
 }
@@ -46,13 +45,6 @@ pub(crate) fn fact(fact: &Fact) -> String {
         Fact::ChangesNothing { known: false } => "it may leave the bytes as they are".to_owned(),
         Fact::HalfOfUpdate => "the load or the store of an update".to_owned(),
         Fact::Source { source } => in_source(source),
-        Fact::Combined { compiler } => {
-            format!("an update in one instruction, as {compiler} makes of plain accesses only")
-        }
-        Fact::BesideLocked => {
-            "beside what locked instructions access: it may be a lock's".to_owned()
-        }
-        Fact::Waits => "in a loop that only waits".to_owned(),
         Fact::MemoryFunction { name } => format!("made by {name}"),
         Fact::MaySearch => "made by a nameless function that looks like a search".to_owned(),
         Fact::SystemCall { name } => format!("made by the kernel in {name}(2)"),

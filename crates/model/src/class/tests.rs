@@ -337,48 +337,6 @@ fn an_aligned_vector_can_be_atomic() {
 }
 
 #[test]
-fn plain_by_compiler() {
-    let combined = |side: SideEvidence| {
-        let compiler = "GCC".to_owned();
-        with(side, Fact::Combined { compiler })
-    };
-    let adds = combined(unknown(Update));
-    check(&adds, &unknown(Read), Race, Rule::PlainByCompiler);
-    check(&adds, &unknown(Write), Race, Rule::PlainByCompiler);
-    // Somebody wrote a lock by hand, of which the update may be a part.
-    let waits = with(unknown(Read), Fact::Waits);
-    check(&adds, &waits, PossiblyAtomic, Rule::NotShownPlain);
-    let failed = with(locked(), Fact::ChangesNothing { known: true });
-    check(&adds, &failed, PossiblyAtomic, Rule::NotShownPlain);
-    check(&adds, &locked(), Race, Rule::LostUpdate);
-    let beside = with(adds.clone(), Fact::BesideLocked);
-    check(&beside, &unknown(Read), PossiblyAtomic, Rule::NotShownPlain);
-    check(&beside, &beside, Race, Rule::LostUpdate);
-    check(
-        &with(plain(Update), Fact::BesideLocked),
-        &waits,
-        Race,
-        Rule::PlainInSource,
-    );
-    // The source knows better.
-    check(
-        &combined(atomic(Read)),
-        &atomic(Write),
-        Synchronised,
-        Rule::BothAtomic,
-    );
-    for why in [Doubt::InlineAssembly, Doubt::Language, Doubt::Split] {
-        let assembly = combined(side(Read, vec![source(Marking::Unknown { why })]));
-        check(
-            &assembly,
-            &unknown(Write),
-            PossiblyAtomic,
-            Rule::NotShownPlain,
-        );
-    }
-}
-
-#[test]
 fn sequence_sections() {
     let (read, update) = (guarded(Read), guarded(Update));
     check(&read, &update, Synchronised, Rule::SequenceSections);
@@ -474,11 +432,10 @@ fn perhaps_not_in_source() {
 /// string.
 #[test]
 fn what_may_be_a_search_is_no_race_and_not_lost() {
-    let compiler = "GCC".to_owned();
-    let adds = with(unknown(Update), Fact::Combined { compiler });
     let search = with(unknown(Read), Fact::MaySearch);
-    check(&search, &adds, PossiblyAtomic, Rule::PerhapsNotInSource);
-    check(&unknown(Read), &adds, Race, Rule::PlainByCompiler);
+    let rule = Rule::PerhapsNotInSource;
+    check(&search, &plain(Write), PossiblyAtomic, rule);
+    check(&unknown(Read), &plain(Write), Race, Rule::PlainInSource);
     let described = with(plain(Read), Fact::MaySearch);
     check(&described, &unknown(Write), Race, Rule::PlainInSource);
 }

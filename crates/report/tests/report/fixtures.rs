@@ -234,10 +234,7 @@ pub fn evidence(words: &str) -> Evidence {
         Fact::Natural { natural: true },
         Fact::HalfOfUpdate,
         Fact::Source { source },
-        Fact::Combined { compiler: words() },
-        Fact::BesideLocked,
         Fact::MaySearch,
-        Fact::Waits,
     ];
     let name = words;
     let frees = true;
