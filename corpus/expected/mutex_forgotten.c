@@ -1,10 +1,9 @@
-// Two places change the counters under a mutex; a third reads them without. gcc keeps an atomic
-// load and an atomic store apart, so that its unlocked `sub [credit], 1` was plain in the source:
-// that pair is a race without any debug information too.
+// Two places change the counters under a mutex; a third reads them without. Without debug
+// information nothing tells the `sub [credit], 1` from assembly, by which a single writer counts.
 //@ build: O2 O2+nodebug O2+stripped
 //@ full: Os O3+nodebug
 //@ expect: what=left functions=put_one,look
-//@ expect: class=race what=credit functions=spend,look
+//@ expect: what=credit functions=spend,look
 #include "../lib/crew.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;

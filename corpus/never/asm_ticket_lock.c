@@ -1,5 +1,5 @@
 // The ticket lock of old kernels, in assembly: tickets are drawn by a locked add, and the owner
-// hands on by an increment that is not locked. GCC's note says nothing about such code.
+// hands on by an increment that is not locked.
 //@ build: O2+nodebug O2
 //@ full: O2+stripped O3+nodebug
 //@ focus: enter leave guarded_bump

@@ -9,7 +9,7 @@ use crate::{Collision, Confirmed, naming};
 use redhanded_image::{Image, StringFunction, is_runtime};
 use redhanded_model::{
     AccessKind, Avma, Bytes, Change, Declared, Doubt, Evidence, Extent, Fact, Form, Frame, Known,
-    Marking, Region, Registers, SideEvidence, Sort, SourceEvidence, Svma, What,
+    Marking, Region, Registers, SideEvidence, Sort, SourceEvidence, Svma, What, WindowEnd,
 };
 use redhanded_target::{Module, VMLINUX, module_at};
 use serde::{Deserialize, Serialize};
@@ -43,10 +43,11 @@ pub fn collect(collision: &Collision, modules: &[Arc<Module>], frames: [&[Frame]
         conflict = confirmed.bytes.intersection(record.bytes).map(Extent::from);
     }
     allocation::add(&mut sides, &frames, &collision.region);
+    let unmapped = (record.end == WindowEnd::Unmapped).then_some(Fact::Unmapped);
     Evidence {
         sides,
         conflict,
-        bytes: Vec::new(),
+        bytes: unmapped.into_iter().map(Known::from).collect(),
     }
 }
 
@@ -367,30 +368,6 @@ fn about_code(
             .is_some_and(|narrowest| access.bytes.len >= narrowest || is_gathered())
     {
         facts.push(Fact::MaySearch);
-    }
-    // Only updates: a compiler may read early what the source reads on a condition. Runtime
-    // libraries look at their own locks without synchronisation, on purpose.
-    if access.form == Form::Operation
-        && access.kind == AccessKind::Update
-        && !access.locked
-        && of_program
-        && let Some(compiler) = image.separating_compiler()
-    {
-        facts.push(Fact::Combined {
-            compiler: compiler.to_owned(),
-        });
-        if image.is_beside_locked(svma) {
-            facts.push(Fact::BesideLocked);
-        }
-    }
-    // It matters to what such a compiler made of the other access.
-    if access.kind == AccessKind::Read
-        && matches!(source.marking, Marking::Unknown { .. })
-        && of_program
-        && image.separating_compiler().is_some()
-        && image.waits(svma)
-    {
-        facts.push(Fact::Waits);
     }
     let speculative = Marking::Unknown {
         why: Doubt::Speculative,

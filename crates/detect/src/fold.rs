@@ -11,8 +11,9 @@ use crate::pointee;
 use crate::typed::Interpreter;
 use crate::usage;
 use redhanded_model::{
-    AccessKind, AccessReport, Analysed, Avma, Bytes, Class, Creation, Evidence, Fact, Fingerprint,
-    Frame, Line, Race, ReplayTally, Rule, SeenBy, ThreadName, Values, What, classify, combine,
+    AccessKind, AccessReport, Analysed, Avma, Bytes, Change, Class, Creation, Evidence, Fact,
+    Fingerprint, Frame, Line, Race, ReplayTally, Rule, SeenBy, ThreadName, Values, What, WindowEnd,
+    classify, combine,
 };
 use redhanded_target::{Module, module_at};
 use serde::{Deserialize, Serialize};
@@ -54,12 +55,19 @@ pub enum Folded {
     SetAside,
 }
 
-/// Two code places and the bytes they touch, in their modules' own addresses. Equal
-/// keys are the same collision, which shows without looking up names.
+/// Two code places and the bytes they touch, in their modules' own addresses, and what the same
+/// instruction does now so and now so. Equal keys are the same collision, which shows without
+/// looking up names.
 #[derive(PartialEq, Eq, Hash)]
 struct Exact {
     places: [Code; 2],
     at: Code,
+    /// Whether the caught access changed the bytes: an exchange can fail.
+    change: Option<Change>,
+    /// The system call that made it: one instruction can make any.
+    system_call: Option<String>,
+    /// Whether the bytes were unmapped, which nobody was caught at.
+    unmapped: bool,
 }
 
 /// What collisions of two code places at the same bytes are.
@@ -379,13 +387,16 @@ fn place(at: Avma, modules: &[Arc<Module>]) -> Code {
 }
 
 fn exact(collision: &Collision, modules: &[Arc<Module>]) -> Exact {
-    let other = collision.other.as_ref();
-    let other = other.map_or((None, 0), |(confirmed, ..)| place(confirmed.pc, modules));
+    let caught = collision.other.as_ref().map(|(confirmed, ..)| confirmed);
+    let other = caught.map_or((None, 0), |caught| place(caught.pc, modules));
     let mut places = [place(collision.record.pc, modules), other];
     places.sort();
     Exact {
         places,
         at: place(collision.record.bytes.start, modules),
+        change: caught.map(|caught| caught.change),
+        system_call: caught.and_then(|caught| caught.system_call.clone()),
+        unmapped: collision.record.end == WindowEnd::Unmapped,
     }
 }
 

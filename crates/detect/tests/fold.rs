@@ -1,11 +1,15 @@
 //! Which collisions are one race, and which are none.
 
-use redhanded_detect::{Finding, Folded, Folder};
+use redhanded_detect::{Around, Collision, Confirmed, Finding, Folded, Folder};
 use redhanded_model::{
-    AccessKind, AccessReport, Analysed, Call, Class, Fingerprint, Frame, MOST_PAIRS, Pointee,
-    PointeeSource, Race, RaceStanding, Region, ReplayTally, Rule, SeenBy, ThreadName, Usage, Use,
-    Values, What,
+    AccessKind, AccessReport, Analysed, Avma, Bytes, Call, Change, Class, Fingerprint, Form, Frame,
+    MOST_PAIRS, ModuleId, Pointee, PointeeSource, Race, RaceStanding, Region, Registers,
+    ReplayTally, Rule, SeenBy, SpaceId, Svma, TaskId, ThreadName, Usage, Use, Values, What,
+    WindowEnd, WindowId, WindowRecord,
 };
+use redhanded_target::Module;
+use std::sync::Arc;
+use std::time::Duration;
 
 fn access(function: &str, address: u64, kind: AccessKind) -> AccessReport {
     AccessReport {
@@ -413,4 +417,84 @@ fn each_pair_of_accesses_of_a_race_is_kept_once() {
     let (races, _) = fold(many);
     assert_eq!(races[0].pairs.len(), MOST_PAIRS);
     assert!(races[0].misses_pairs());
+}
+
+/// An update without a lock met a compare-exchange of a global, which did this to it.
+fn exchanged(change: Change) -> Collision {
+    let word = Bytes::new(Avma(0x4000), 8);
+    let confirmed = Confirmed {
+        pc: Avma(0x1200),
+        kind: AccessKind::Update,
+        bytes: word,
+        locked: true,
+        instruction: "lock cmpxchg qword ptr [rdi], rsi".to_owned(),
+        system_call: None,
+        form: Form::Operation,
+        found: None,
+        change,
+    };
+    Collision {
+        record: WindowRecord {
+            id: WindowId(1),
+            space: SpaceId::default(),
+            module: ModuleId(0),
+            svma: Svma(0x1100),
+            pc: Avma(0x1100),
+            task: TaskId(1),
+            registers: Registers::default(),
+            bytes: word,
+            kind: AccessKind::Update,
+            before: vec![1; 8],
+            after: vec![2; 8],
+            hit: None,
+            end: WindowEnd::Collided,
+            held: Duration::ZERO,
+            losses: Vec::new(),
+        },
+        sampled: (ThreadName::default(), vec![Avma(0x1100)]),
+        other: Some((confirmed, ThreadName::default(), vec![Avma(0x1200)])),
+        region: Region::Global {
+            module: "app".to_owned(),
+        },
+        modules: vec![ModuleId(0)],
+        suspects: Vec::new(),
+        // inc qword ptr [rdi]
+        sampled_code: vec![0x48, 0xff, 0x07],
+        around: Around::default(),
+        replay: None,
+        analysed: None,
+    }
+}
+
+#[test]
+fn an_exchange_that_failed_first_hides_none_that_succeeds() {
+    let module = Arc::new(Module {
+        id: ModuleId(0),
+        space: SpaceId::default(),
+        name: "app".to_owned(),
+        bias: 0,
+        range: 0x1000..0x5000,
+        image: None,
+    });
+    let judged = |changes: &[Change]| {
+        let mut folder = Folder::new();
+        for change in changes {
+            folder.add(&exchanged(*change), std::slice::from_ref(&module));
+        }
+        let (races, _) = folder.into_races();
+        let [race] = races.as_slice() else {
+            panic!("one race: {races:#?}");
+        };
+        (race.class, race.rule, race.instances)
+    };
+    let (failed, made) = (Change::None, Change::Made);
+    let lost = (Class::Race, Some(Rule::LostUpdate));
+    for changes in [
+        [failed, failed, made, made],
+        [made, made, failed, failed],
+        [Change::Unknown, failed, made, failed],
+    ] {
+        assert_eq!(judged(&changes), (lost.0, lost.1, 4), "{changes:?}");
+    }
+    assert_eq!(judged(&[failed; 3]).0, Class::PossiblyAtomic);
 }

@@ -130,7 +130,7 @@ impl Image {
 }
 
 /// The instructions of a function, and where each goes.
-pub(crate) struct Graph {
+struct Graph {
     addresses: Vec<u64>,
     numbers: HashMap<u64, usize>,
     /// The last number means that the function is left.
@@ -139,7 +139,7 @@ pub(crate) struct Graph {
 }
 
 impl Graph {
-    pub(crate) fn of(image: &Image, function: &Function) -> Option<Self> {
+    fn of(image: &Image, function: &Function) -> Option<Self> {
         let code: Vec<(u64, Flow)> = image
             .instructions(function)
             .take(MAX_INSTRUCTIONS + 1)
@@ -197,11 +197,11 @@ impl Graph {
         self.addresses.len()
     }
 
-    pub(crate) fn at(&self, address: u64) -> Option<usize> {
+    fn at(&self, address: u64) -> Option<usize> {
         self.numbers.get(&address).copied()
     }
 
-    pub(crate) fn address(&self, number: usize) -> Svma {
+    fn address(&self, number: usize) -> Svma {
         Svma(self.addresses.get(number).copied().unwrap_or_default())
     }
 
@@ -222,26 +222,6 @@ impl Graph {
             }
         }
         seen
-    }
-
-    /// Whether a way leads back to an instruction through none but those that are `allowed`, of
-    /// which it must be one itself.
-    pub(crate) fn returns_to(&self, number: usize, allowed: impl Fn(usize) -> bool) -> bool {
-        if !allowed(number) {
-            return false;
-        }
-        let after = |one: usize| self.next.get(one).into_iter().flatten().copied();
-        let mut seen = BTreeSet::new();
-        let mut left: Vec<usize> = after(number).collect();
-        while let Some(one) = left.pop() {
-            if one == number {
-                return true;
-            }
-            if one < self.len() && seen.insert(one) && allowed(one) {
-                left.extend(after(one));
-            }
-        }
-        false
     }
 
     /// Whether execution goes on at one of several places after it, or nobody knows where.

@@ -9,7 +9,6 @@ use crate::sites::SamplingSet;
 use crate::string_functions::Variants;
 use crate::unwind::Orc;
 use crate::usage::Writers;
-use crate::waiting::Locked;
 use std::sync::{Arc, OnceLock};
 
 /// The parts of an [`Image`](crate::Image) that are computed on first use.
@@ -23,9 +22,6 @@ pub(crate) struct Code {
     pub sites: OnceLock<SamplingSet>,
     pub kernel: OnceLock<Option<KernelText>>,
     pub orc: OnceLock<Option<Arc<Orc>>>,
-    pub separating_compiler: OnceLock<Option<String>>,
-    /// Where locked instructions access memory.
-    pub locked: OnceLock<Locked>,
     /// The instructions that write to a fixed address, and the calls of each function.
     pub writers: OnceLock<Writers>,
 }

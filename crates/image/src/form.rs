@@ -1,23 +1,8 @@
-//! What the form of an instruction and the compiler of its module say about an access.
+//! What the form of an instruction says about an access.
 
-use crate::{Image, Instruction};
+use crate::Instruction;
 use iced_x86::Mnemonic;
 use redhanded_model::Form;
-
-/// The last version of GCC that keeps a volatile access an instruction of its own. Later ones
-/// can be told to combine it with arithmetic.
-const LAST_GCC: u32 = 15;
-
-/// Strings that the runtimes of other languages contain. Their compilers leave no note of
-/// themselves, only that of the C compiler that built the start-up code.
-const OTHER_COMPILERS: [&[u8]; 6] = [
-    b"OCAMLRUNPARAM",
-    b"GHCRTS",
-    b"FPC 2.",
-    b"FPC 3.",
-    b"Go buildinf:",
-    b"SBCL_HOME",
-];
 
 impl Instruction {
     /// How it accesses memory.
@@ -51,50 +36,6 @@ fn is_move(mnemonic: Mnemonic) -> bool {
     name.starts_with("mov") || name.starts_with("cmov") || matches!(name, "lddqu" | "xchg")
 }
 
-impl Image {
-    /// The compiler of all of the module's code, if it never combines an atomic or volatile
-    /// access with arithmetic in one instruction. GCC keeps each a move of its own; compilers
-    /// made with LLVM do not.
-    #[must_use]
-    pub fn separating_compiler(&self) -> Option<&str> {
-        self.code
-            .separating_compiler
-            .get_or_init(|| {
-                let comment = self.section(".comment")?;
-                let other = |mark: &&[u8]| contains(self.data(), mark);
-                if self.is_kernel() || OTHER_COMPILERS.iter().any(other) {
-                    return None;
-                }
-                only_gcc(&comment)
-            })
-            .as_deref()
-    }
-}
-
-/// The note of GCC, if there is no other and every version is known.
-fn only_gcc(comment: &[u8]) -> Option<String> {
-    let mut notes = comment.split(|byte| *byte == 0).filter(|n| !n.is_empty());
-    let mut last = None;
-    notes.try_for_each(|note| {
-        let note = std::str::from_utf8(note).ok()?;
-        let version = note.strip_prefix("GCC: ")?.rsplit_once(' ')?.1;
-        let major: u32 = version.split('.').next()?.parse().ok()?;
-        last = Some(note);
-        (major <= LAST_GCC).then_some(())
-    })?;
-    last.map(str::to_owned)
-}
-
-fn contains(data: &[u8], mark: &[u8]) -> bool {
-    let Some(first) = mark.first() else {
-        return false;
-    };
-    data.iter()
-        .enumerate()
-        .filter(|(_, byte)| *byte == first)
-        .any(|(at, _)| data.get(at..at + mark.len()) == Some(mark))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -126,17 +67,5 @@ mod tests {
         check(&[0xf3, 0x48, 0xab], Form::Repeated); // rep stosq
         // vpgatherdd ymm0, [rdi+ymm2], ymm1
         check(&[0xc4, 0xe2, 0x75, 0x90, 0x04, 0x17], Form::Wide);
-    }
-
-    #[test]
-    fn one_compiler_that_is_known_speaks_for_all_code() {
-        let gcc = b"GCC: (Debian 12.2.0-14+deb12u1) 12.2.0\0";
-        assert!(only_gcc(gcc).is_some());
-        assert!(only_gcc(b"GCC: (GNU) 16.1.0\0").is_none(), "not known");
-        assert!(only_gcc(b"").is_none());
-        let clang = [gcc.as_slice(), b"Debian clang version 14.0.6\0"].concat();
-        assert!(only_gcc(&clang).is_none());
-        let rust = [gcc.as_slice(), b"rustc version 1.90.0\0"].concat();
-        assert!(only_gcc(&rust).is_none());
     }
 }

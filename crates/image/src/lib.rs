@@ -39,7 +39,6 @@ mod unwind;
 mod update;
 mod usage;
 mod vector_copy;
-mod waiting;
 
 pub use debug::{
     DebugInfo, DebugSearch, How, Named, Part, Pointed, Reading, Shown, Source, SourceFrame, Step,

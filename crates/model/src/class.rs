@@ -40,7 +40,8 @@ impl Class {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Rule {
-    /// An allocator freed, moved or handed out the block that an access stood at.
+    /// An allocator freed, moved or handed out the block that an access stood at, or the bytes
+    /// were unmapped.
     FreedWhileItStood,
     /// What meets is outside the bytes that the source expression covers.
     WiderThanSource,
@@ -62,8 +63,6 @@ pub enum Rule {
     NeverAtomic,
     /// The source shows a plain access.
     PlainInSource,
-    /// The compiler of this module makes no atomic access like this.
-    PlainByCompiler,
     /// The variable is accessed without synchronisation on purpose.
     Special,
     /// Nothing shows that a side is a plain access.
@@ -72,7 +71,7 @@ pub enum Rule {
 
 impl Rule {
     /// Every rule.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 13] = [
         Self::FreedWhileItStood,
         Self::WiderThanSource,
         Self::PerhapsNotInSource,
@@ -84,7 +83,6 @@ impl Rule {
         Self::KnownSideSynchronises,
         Self::NeverAtomic,
         Self::PlainInSource,
-        Self::PlainByCompiler,
         Self::Special,
         Self::NotShownPlain,
     ];
@@ -104,7 +102,6 @@ impl Rule {
             Self::KnownSideSynchronises => "known-side-synchronises",
             Self::NeverAtomic => "never-atomic",
             Self::PlainInSource => "plain-in-source",
-            Self::PlainByCompiler => "plain-by-compiler",
             Self::Special => "special",
             Self::NotShownPlain => "not-shown-plain",
         }
@@ -115,7 +112,8 @@ impl Rule {
     pub const fn reason(self) -> &'static str {
         match self {
             Self::FreedWhileItStood => {
-                "an allocator freed, moved or handed out the block while the other access stood at it"
+                "an allocator freed, moved or handed out the block, or it was unmapped, while an access \
+                 stood at it"
             }
             Self::WiderThanSource => {
                 "the compiler accesses more bytes than the source, and only those meet"
@@ -135,9 +133,6 @@ impl Rule {
             Self::KnownSideSynchronises => "the only side that is known synchronises",
             Self::NeverAtomic => "no compiler makes an atomic access like one of these",
             Self::PlainInSource => "the source shows a plain access",
-            Self::PlainByCompiler => {
-                "the module's compiler makes no atomic access like one of these"
-            }
             Self::Special => "the variable is accessed without synchronisation on purpose",
             Self::NotShownPlain => "nothing shows that a side is a plain access",
         }
@@ -232,22 +227,11 @@ impl SideEvidence {
     }
 
     /// Whether the program has debug information, and its source may as well show an atomic
-    /// access: behind a macro, an operator, assembly, one of two expressions, or in a text that
-    /// is not at hand.
+    /// load and an atomic store: whatever the reason is why it does not tell.
     fn may_be_marked(&self) -> bool {
-        self.source().is_some_and(|source| {
-            matches!(
-                source.marking,
-                Marking::Unknown {
-                    why: Doubt::UnknownName(_)
-                        | Doubt::UnknownType
-                        | Doubt::InlineAssembly
-                        | Doubt::Ambiguous
-                        | Doubt::NoLine
-                        | Doubt::NoSource
-                        | Doubt::Split
-                }
-            )
+        self.source().is_some_and(|source| match &source.marking {
+            Marking::Atomic { .. } | Marking::Volatile { .. } | Marking::Plain => false,
+            Marking::Unknown { why } => !matches!(why, Doubt::NoDebugInformation | Doubt::Go),
         })
     }
 
@@ -337,29 +321,7 @@ fn nature(side: &SideEvidence, bytes: &[Known]) -> Nature {
     if side.has(&Fact::Natural { natural: false }) && !vector {
         return Nature::Plain(Rule::NeverAtomic);
     }
-    let assembly = source.is_some_and(|source| {
-        matches!(
-            source.marking,
-            Marking::Unknown {
-                why: Doubt::InlineAssembly | Doubt::Language | Doubt::Split
-            }
-        )
-    });
-    let combined = |fact: &Fact| matches!(fact, Fact::Combined { .. }).then_some(());
-    if !assembly && !side.has(&Fact::BesideLocked) && side.find(combined).is_some() {
-        return Nature::Plain(Rule::PlainByCompiler);
-    }
     Nature::Unknown
-}
-
-/// What an access is that meets `other`. What a compiler makes of plain accesses shows nothing of
-/// a word that others lock or wait for: somebody wrote code for it by hand.
-fn beside(nature: Nature, other: &SideEvidence) -> Nature {
-    let by_hand = other.has(&Fact::Locked) || other.has(&Fact::Waits);
-    if nature == Nature::Plain(Rule::PlainByCompiler) && by_hand {
-        return Nature::Unknown;
-    }
-    nature
 }
 
 /// How the variable at the bytes is declared.
@@ -400,6 +362,11 @@ pub fn classify(evidence: &Evidence) -> (Class, Rule) {
 }
 
 fn one_side(known: &SideEvidence, bytes: &[Known]) -> (Class, Rule) {
+    let unmapped = |known: &Known| known.fact == Fact::Unmapped;
+    // A restartable sequence that was interrupted does not go on to its access.
+    if bytes.iter().any(unmapped) && !known.has(&Fact::RestartableSequence) {
+        return (Class::Race, Rule::FreedWhileItStood);
+    }
     match nature(known, bytes) {
         Nature::Locked | Nature::Atomic | Nature::Volatile | Nature::Guarded => {
             (Class::Synchronised, Rule::KnownSideSynchronises)
@@ -414,7 +381,6 @@ fn two_sides(sampled: &SideEvidence, other: &SideEvidence, bytes: &[Known]) -> (
         return (Class::Race, Rule::FreedWhileItStood);
     }
     let (a, b) = (nature(sampled, bytes), nature(other, bytes));
-    let (a, b) = (beside(a, other), beside(b, sampled));
     let updates = sampled.updates() && other.updates();
     // An update by an atomic load and an atomic store loses counts as well, but on purpose.
     let hidden = |side: &SideEvidence, nature| nature == Nature::Unknown && side.may_be_marked();

@@ -105,6 +105,9 @@ pub enum Doubt {
     Folded,
     /// The text of this language is not read.
     Language,
+    /// Go's compiler makes plain moves of atomic loads, which leave no trace. Its atomic stores
+    /// are locked instructions.
+    Go,
 }
 
 /// What is known about a collision.
@@ -202,18 +205,6 @@ pub enum Fact {
         /// That.
         source: SourceEvidence,
     },
-    /// It is an update in one instruction that is not locked, and every compiler of this module
-    /// keeps an atomic or volatile access an instruction of its own.
-    Combined {
-        /// The compiler.
-        compiler: String,
-    },
-    /// Locked instructions of the module access the same bytes, or other bytes of the word that
-    /// they are a narrow part of: they may be a lock's, which assembly works on.
-    BesideLocked,
-    /// It is a load in a loop that does nothing else than wait, which no compiler makes of a
-    /// plain load.
-    Waits,
     /// A function of the C library that copies, fills or compares memory makes it.
     MemoryFunction {
         /// The function.
@@ -260,6 +251,8 @@ pub enum Fact {
         /// How.
         as_what: Declared,
     },
+    /// They were unmapped while the access stood at them.
+    Unmapped,
     /// The variable is accessed without synchronisation on purpose.
     Special {
         /// Why.
@@ -288,7 +281,7 @@ pub enum Form {
 }
 
 /// What a locked update does to the bytes that meet.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Change {
     /// It changes them. Every update that is not locked counts as one that does, because it
@@ -327,8 +320,8 @@ pub enum Provenance {
     Stack,
     /// The names of functions or variables.
     Names,
-    /// What the module says about its compilers.
-    Compiler,
+    /// What is mapped in the target.
+    Mappings,
 }
 
 /// How certain a fact is.
@@ -346,7 +339,7 @@ pub enum Certainty {
 impl From<Fact> for Known {
     fn from(fact: Fact) -> Self {
         use Certainty::{Certain, Likely, Possible};
-        use Provenance::{Code, Compiler, Instruction, Names, Source, Stack};
+        use Provenance::{Code, Instruction, Mappings, Names, Source, Stack};
         let (from, certainty) = match &fact {
             Fact::Locked | Fact::Form { .. } | Fact::Natural { .. } | Fact::AtomicVector => {
                 (Instruction, Certain)
@@ -355,16 +348,14 @@ impl From<Fact> for Known {
             | Fact::InSource { .. }
             | Fact::ChangesNothing { known: true } => (Instruction, Likely),
             Fact::ChangesNothing { known: false } => (Instruction, Possible),
-            Fact::HalfOfUpdate | Fact::RestartableSequence | Fact::BesideLocked | Fact::Waits => {
-                (Code, Likely)
-            }
+            Fact::HalfOfUpdate | Fact::RestartableSequence => (Code, Likely),
             Fact::MaySearch => (Code, Possible),
+            Fact::Unmapped => (Mappings, Certain),
             Fact::Source { source } => match source.marking {
                 Marking::Unknown { .. } => (Source, Possible),
                 _ => (Source, Likely),
             },
             Fact::Declared { .. } => (Source, Likely),
-            Fact::Combined { .. } => (Compiler, Likely),
             Fact::MemoryFunction { .. } | Fact::Special { .. } => (Names, Likely),
             Fact::SequenceSection | Fact::Allocator { .. } => (Stack, Likely),
             Fact::CallersUnknown | Fact::KernelWithoutDebugInformation => (Stack, Possible),

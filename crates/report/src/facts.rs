@@ -19,7 +19,7 @@ pub(crate) fn basis(known: &Known) -> String {
         Provenance::Source => "debug information and source",
         Provenance::Stack => "the stack",
         Provenance::Names => "names",
-        Provenance::Compiler => "the compiler's note",
+        Provenance::Mappings => "the list of mappings",
     };
     format!("{certainty}, from {from}")
 }
@@ -46,14 +46,8 @@ pub(crate) fn fact(fact: &Fact) -> String {
         Fact::ChangesNothing { known: false } => "it may leave the bytes as they are".to_owned(),
         Fact::HalfOfUpdate => "the load or the store of an update".to_owned(),
         Fact::Source { source } => in_source(source),
-        Fact::Combined { compiler } => {
-            format!("an update in one instruction, as {compiler} makes of plain accesses only")
-        }
-        Fact::BesideLocked => {
-            "beside what locked instructions access: it may be a lock's".to_owned()
-        }
-        Fact::Waits => "in a loop that only waits".to_owned(),
         Fact::MemoryFunction { name } => format!("made by {name}"),
+        Fact::Unmapped => "they were unmapped".to_owned(),
         Fact::MaySearch => "made by a nameless function that looks like a search".to_owned(),
         Fact::SystemCall { name } => format!("made by the kernel in {name}(2)"),
         Fact::InSource { reached: true } => "the source accesses these bytes here".to_owned(),
@@ -127,5 +121,6 @@ fn doubt(why: &Doubt) -> String {
             "the compiler may have folded an atomic load into this instruction".to_owned()
         }
         Doubt::Language => "its language is not read".to_owned(),
+        Doubt::Go => "Go's atomic loads leave no trace".to_owned(),
     }
 }

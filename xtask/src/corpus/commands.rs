@@ -223,14 +223,16 @@ fn separate(build: &Build) -> Vec<Vec<String>> {
 }
 
 /// Changes the source that the program was built from. The program stays the newer of the
-/// two, as a copied one does.
+/// two, as a copied one does, unless the source is to be the newer one.
 fn change(build: &Build, source: &Path) -> Vec<Vec<String>> {
+    let touch = |file: &Path| line(&["touch", &text(file)]);
     let change = match &build.program.after_build {
         None => return Vec::new(),
+        Some(Change::Touch) => return vec![line(&["touch", "-d", "+1 hour", &text(source)])],
         Some(Change::Remove) => line(&["rm", &text(source)]),
         Some(Change::Edit(script)) => line(&["sed", "-i", "-e", script, &text(source)]),
     };
-    vec![change, line(&["touch", &text(&build.path)])]
+    vec![change, touch(&build.path)]
 }
 
 fn line(words: &[&str]) -> Vec<String> {
@@ -321,6 +323,10 @@ mod tests {
         assert!(commands[1].contains(&copy) && commands[2].contains(&copy));
         assert!(commands[1].join(" ").contains("-iquote corpus/never"));
         assert_ne!(copy, "corpus/never/k.c");
+        let directives = "//@ build: O2\n//@ after-build: touch";
+        let touched = never("corpus/never/k.c", directives, false);
+        assert_eq!(touched.len(), 3);
+        assert!(touched[2][0] == "touch" && touched[2].contains(&copy));
     }
 
     #[test]

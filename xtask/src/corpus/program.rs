@@ -56,6 +56,8 @@ pub enum Change {
     Edit(String),
     /// It is removed.
     Remove,
+    /// It becomes the newer file, as if it had been saved again.
+    Touch,
 }
 
 /// A class that a never program may be reported as.
@@ -163,8 +165,9 @@ impl Change {
     fn parse(value: &str) -> Result<Self> {
         match value.split_once(' ') {
             None if value == "remove" => Ok(Self::Remove),
+            None if value == "touch" => Ok(Self::Touch),
             Some(("sed", script)) => Ok(Self::Edit(script.trim().to_owned())),
-            _ => bail!("`after-build` takes `sed SCRIPT` or `remove`"),
+            _ => bail!("`after-build` takes `sed SCRIPT`, `remove` or `touch`"),
         }
     }
 }
@@ -356,11 +359,12 @@ mod tests {
             expected(&text).map(|program| program.after_build)
         };
         assert_eq!(parsed("remove").unwrap(), Some(Change::Remove));
+        assert_eq!(parsed("touch").unwrap(), Some(Change::Touch));
         assert_eq!(
             parsed("sed s/a b/c/").unwrap(),
             Some(Change::Edit("s/a b/c/".to_owned()))
         );
-        assert!(parsed("touch").is_err());
+        assert!(parsed("rename").is_err());
     }
 
     #[test]

@@ -115,7 +115,7 @@ impl Inner {
                 // those of their caller.
                 Some(dw::DW_LANG_Rust) if place.column.is_none() => Origin::doubt(Doubt::NoLine),
                 Some(dw::DW_LANG_Rust) => Origin::Rust(place),
-                Some(dw::DW_LANG_Go) => Origin::doubt(Doubt::Language),
+                Some(dw::DW_LANG_Go) => Origin::doubt(Doubt::Go),
                 _ => Origin::At(place),
             })
         });

@@ -12,4 +12,3 @@ mod sites;
 mod strings;
 mod updates;
 mod usage;
-mod waiting;

@@ -234,10 +234,7 @@ pub fn evidence(words: &str) -> Evidence {
         Fact::Natural { natural: true },
         Fact::HalfOfUpdate,
         Fact::Source { source },
-        Fact::Combined { compiler: words() },
-        Fact::BesideLocked,
         Fact::MaySearch,
-        Fact::Waits,
     ];
     let name = words;
     let frees = true;
@@ -263,6 +260,7 @@ pub fn evidence(words: &str) -> Evidence {
             as_what,
         },
         Fact::Special { reason: words() },
+        Fact::Unmapped,
     ];
     Evidence {
         sides: vec![side(AccessKind::Read, read), side(AccessKind::Write, write)],
