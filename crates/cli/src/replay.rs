@@ -88,9 +88,6 @@ fn order_text(order: Order) -> String {
 
 /// The order that shows the most: one that fails, or else one that differs.
 fn telling(call: &Call) -> Order {
-    match call {
-        Call::Fault { orders } => orders.first().copied().unwrap_or(Order::First(Side::A)),
-        Call::StateChange { that, .. } => *that,
-        _ => Order::First(Side::A),
-    }
+    let orders = call.telling();
+    orders.first().copied().unwrap_or(Order::First(Side::A))
 }

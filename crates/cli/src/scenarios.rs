@@ -4,9 +4,7 @@ use crate::exit::Failure;
 use crate::screen;
 use redhanded_detect::{Captured, Collision};
 use redhanded_model::{Avma, ModuleId, Race, ReplayTally};
-use redhanded_replay::{
-    Call, Limits, MappedFile, Order, Place, Scenario, Side, Worker, WorkerError,
-};
+use redhanded_replay::{Limits, MappedFile, Order, Place, Scenario, Side, Worker, WorkerError};
 use redhanded_session::{Answer, Question};
 use redhanded_sys::Folder;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -17,6 +15,8 @@ use std::time::Duration;
 
 /// How long one order may take.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// Orders whose data is named, besides the two in which nobody is interrupted.
+const MOST_ORDERS: usize = 4;
 /// Addresses of data that are named; a region touches few that people know.
 const MOST_NAMES: usize = 1000;
 
@@ -160,11 +160,8 @@ impl Scenarios {
     ) -> Result<Touched, WorkerError> {
         let mut orders = vec![Order::First(Side::A), Order::First(Side::B)];
         if let Some(replay) = &collision.replay {
-            match &replay.judgement.call {
-                Call::StateChange { that, .. } => orders.push(*that),
-                Call::Fault { orders: those } => orders.extend(those.first()),
-                _ => {}
-            }
+            let telling = replay.judgement.call.telling();
+            orders.extend(telling.into_iter().take(MOST_ORDERS));
         }
         let (mut code, mut data) = (BTreeSet::new(), BTreeSet::new());
         for order in orders {

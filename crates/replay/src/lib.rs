@@ -29,6 +29,7 @@ mod scenario;
 mod scene;
 mod schedule;
 mod state;
+mod steady;
 mod undo;
 mod wire;
 mod worker;

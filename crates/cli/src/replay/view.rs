@@ -264,14 +264,24 @@ fn conclude(text: &mut String, scenario: &Scenario, call: &Call) {
             this,
             that,
             differences,
+            further,
+            untold,
         } => {
-            let (x, y) = (order_text(*this), order_text(*that));
-            let _ = writeln!(text, "After order {x} and after order {y}:");
-            for difference in differences {
+            let first = differences.iter().map(|difference| (that, difference));
+            let further = further.iter().map(|(order, it)| (order, it));
+            let mut before = None;
+            for (that, difference) in first.chain(further) {
+                if before != Some(that) {
+                    let (x, y) = (order_text(*this), order_text(*that));
+                    let _ = writeln!(text, "After order {x} and after order {y}:");
+                    before = Some(that);
+                }
                 let words = difference_words(scenario, difference);
                 let _ = writeln!(text, "  {}", clean(&words));
             }
-            Ok(())
+            untold.as_ref().map_or(Ok(()), |why| {
+                writeln!(text, "Other orders may differ in more: {why}")
+            })
         }
     };
 }
