@@ -108,6 +108,15 @@ impl Snapshot {
         page
     }
 
+    /// The page at this address, which is a multiple of [`PAGE`], if it has its bytes.
+    #[must_use]
+    pub fn get(&self, page: u64) -> Option<&Page> {
+        match self.pages.get(&page)? {
+            Fetched::Page(page) => Some(page),
+            Fetched::Unmapped | Fetched::Unknown | Fetched::Changing => None,
+        }
+    }
+
     /// How many pages with bytes it has.
     #[must_use]
     pub fn pages(&self) -> usize {
