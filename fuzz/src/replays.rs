@@ -1,6 +1,6 @@
 //! Scenarios, as they are replayed for people: in a process that was locked down before.
 
-use redhanded_replay::{Call, Limits, Order, Scenario, Side, Worker, serve_on};
+use redhanded_replay::{Limits, Order, Scenario, Side, Worker, serve_on};
 use redhanded_sys::fork;
 use std::os::unix::net::UnixStream;
 use std::sync::{Mutex, OnceLock, PoisonError};
@@ -50,11 +50,7 @@ pub fn play(scenario: Scenario) {
     let mut worker = worker.lock().unwrap_or_else(PoisonError::into_inner);
     let judged = worker.judge(&scene, &mut memory, limits);
     let judged = judged.unwrap_or_else(|why| panic!("a judgement: {why}"));
-    let order = match &judged.call {
-        Call::Fault { orders } => orders.first().copied(),
-        Call::StateChange { that, .. } => Some(*that),
-        _ => None,
-    };
+    let order = judged.call.telling().first().copied();
     let order = order.unwrap_or(Order::First(Side::B));
     let mut follow = |steps, listed| {
         let followed = worker.follow(&scene, &mut memory, order, limits, steps, listed);

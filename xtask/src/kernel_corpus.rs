@@ -10,6 +10,7 @@ mod case;
 mod guest;
 mod module;
 
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread;
@@ -23,7 +24,7 @@ use crate::corpus::matcher;
 use crate::redhanded::Redhanded;
 use crate::results::{self, Tally};
 use crate::trial::{Demands, State, Trial, TrialResult};
-use crate::{command, paths};
+use crate::{command, paths, verdicts};
 use case::ModuleCase;
 use guest::Guest;
 use module::Module;
@@ -86,6 +87,14 @@ impl Options {
             ..Self::short()
         }
     }
+
+    const fn archive(&self) -> Archive {
+        if self.backports {
+            Archive::Backports
+        } else {
+            Archive::Release
+        }
+    }
 }
 
 /// Fetches what is not there yet of QEMU, busybox and the distribution's kernel with
@@ -108,6 +117,19 @@ pub fn prepare(archive: Archive) -> Result<()> {
     Ok(())
 }
 
+/// Where the reports on the modules are that were tried on a kernel.
+fn reports(provision: &Provision) -> PathBuf {
+    paths::target()
+        .join("corpus/reports/kernel")
+        .join(&provision.release)
+}
+
+/// Judges the verdicts in the reports that these trials have left behind.
+pub fn verdicts(options: &Options) -> Result<Tally> {
+    let provision = provide_packages(options.archive())?;
+    verdicts::run(&verdicts::Options::of_modules(reports(&provision)))
+}
+
 /// Runs the corpus and prints the results; returns how many cases passed.
 pub fn run(options: &Options) -> Result<Tally> {
     let modules = select(options)?;
@@ -118,17 +140,16 @@ pub fn run(options: &Options) -> Result<Tally> {
         return Ok(Tally::default());
     }
     ensure!(options.seeds > 0, "no seeds, nothing to try");
-    let provision = provide_packages(if options.backports {
-        Archive::Backports
-    } else {
-        Archive::Release
-    })?;
+    let provision = provide_packages(options.archive())?;
     let folder = build(&provision)?;
+    let reports = reports(&provision);
+    if options.filter.is_none() {
+        // Reports of earlier runs would be taken for those of this one.
+        let _ = fs::remove_dir_all(&reports);
+    }
     let redhanded = Redhanded {
         path: paths::redhanded(options.redhanded.as_deref())?,
-        reports: paths::target()
-            .join("corpus/reports/kernel")
-            .join(&provision.release),
+        reports,
         with: Vec::new(),
         user: None,
     };

@@ -9,7 +9,7 @@ use crate::results::Tally;
 use crate::steps::Steps;
 use crate::{
     check, command, corpus, deb, dependencies, fuzz, hostile, kernel_corpus, kills, packages,
-    paths, recorder,
+    paths, recorder, verdicts,
 };
 
 /// Options of `cargo xtask test`.
@@ -68,6 +68,9 @@ pub fn run(options: &Options) -> Result<bool> {
     steps.run("corpus, short form", || {
         corpus::run(&corpus::Options::short())
     });
+    steps.run("verdicts, short form", || {
+        verdicts::run(&verdicts::Options::short())
+    });
     steps.run("corpus, as an ordinary user without perf", || {
         corpus::run(&corpus::Options::as_ordinary_user())
     });
@@ -76,6 +79,13 @@ pub fn run(options: &Options) -> Result<bool> {
     });
     steps.run("kernel corpus, on a second kernel", || {
         kernel_corpus::run(&kernel_corpus::Options::on_second_kernel())
+    });
+    // Of the reports that these two have left.
+    steps.run("verdicts on kernel modules", || {
+        kernel_corpus::verdicts(&kernel_corpus::Options::short())
+    });
+    steps.run("verdicts on kernel modules, on the second kernel", || {
+        kernel_corpus::verdicts(&kernel_corpus::Options::on_second_kernel())
     });
     steps.run("kernel benchmark, short run", short_kernel_benchmark);
     steps.run("demo", demo);

@@ -18,7 +18,7 @@ use redhanded_model::{Race, combine};
 
 use crate::judge::{self, begins};
 use crate::results::Tally;
-use crate::{command, paths};
+use crate::{command, jobs, paths};
 use labels::Program;
 use tables::Judged;
 
@@ -38,9 +38,15 @@ pub struct Options {
     /// How many seeds each program is run with
     #[arg(long, value_name = "N", default_value_t = 1)]
     seeds: u64,
-    /// Only optimised builds, a second for each
+    /// Only optimised builds
     #[arg(long)]
     quick: bool,
+    /// Only programs with a race that does harm
+    #[arg(long)]
+    harmful: bool,
+    /// How many programs to run at a time
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    jobs: usize,
     /// Only programs whose path contains this, e.g. held-out
     #[arg(long, value_name = "TEXT", default_value = "")]
     filter: String,
@@ -56,38 +62,85 @@ pub struct Options {
     time: u64,
 }
 
+impl Options {
+    /// The short form, as in `cargo xtask test`: whether a race that does harm is called benign.
+    pub const fn short() -> Self {
+        Self {
+            first_seed: 1,
+            seeds: 1,
+            quick: true,
+            harmful: true,
+            jobs: 2,
+            filter: String::new(),
+            redhanded: None,
+            kernel_reports: None,
+            time: 2000,
+        }
+    }
+
+    /// The modules that the kernel corpus has just tried.
+    pub fn of_modules(reports: PathBuf) -> Self {
+        Self {
+            kernel_reports: Some(reports),
+            ..Self::short()
+        }
+    }
+}
+
 /// Runs the set and prints the tables; a harmful race that is called benign has failed.
 pub fn run(options: &Options) -> Result<Tally> {
-    if let Some(reports) = &options.kernel_reports {
-        let judged = kernel::judged(reports, &paths::root().join("corpus/kernel/expected"))?;
+    let judged = match &options.kernel_reports {
+        Some(reports) => kernel::judged(reports, &paths::root().join("corpus/kernel/expected"))?,
+        None => judged(options)?,
+    };
+    if options.kernel_reports.is_some() {
         judged.iter().for_each(|one| println!("{one}"));
-        return Ok(tables::print(&judged, 0.0));
     }
+    ensure!(
+        judged.iter().any(Judged::shows_something),
+        "no race that does harm was judged, so nothing is shown"
+    );
+    // What is benign is not among those that do harm, and of modules there are too few.
+    let is_whole = options.kernel_reports.is_none() && !options.harmful;
+    Ok(tables::print(
+        &judged,
+        if is_whole { FILTERED } else { 0.0 },
+    ))
+}
+
+/// Runs the programs that the options choose.
+fn judged(options: &Options) -> Result<Vec<Judged>> {
     let redhanded = paths::redhanded(options.redhanded.as_deref())?;
     let folder = paths::target().join("verdicts");
     fs::create_dir_all(&folder)?;
     let programs = labels::read_all(&paths::root().join("corpus/verdicts"))?;
     let levels: &[char] = if options.quick { &['2'] } else { &['0', '2'] };
-    let mut judged = Vec::new();
-    for program in programs
+    let does_harm = |it: &Program| it.labels.iter().any(|label| label.harmful);
+    let fits =
+        |it: &&Program| it.path().contains(&options.filter) && (does_harm(it) || !options.harmful);
+    let builds: Vec<(&Program, char)> = programs
         .iter()
-        .filter(|it| it.path().contains(&options.filter))
-    {
-        for level in levels {
-            let binary = compile(program, *level, &folder)?;
-            for seed in (options.first_seed..).take(usize::try_from(options.seeds)?) {
-                let races = observe(&redhanded, program, &binary, seed, options.time, &folder)?;
-                for label in &program.labels {
-                    let title = format!("{} -O{level} seed {seed}", program.path());
-                    let one = judge(title, label, &races);
-                    println!("{one}");
-                    judged.push(one);
-                }
+        .filter(fits)
+        .flat_map(|program| levels.iter().map(move |level| (program, *level)))
+        .collect();
+    let judged = jobs::run(&builds, options.jobs, |(program, level)| {
+        let binary = compile(program, *level, &folder)?;
+        let mut judged = Vec::new();
+        for seed in (options.first_seed..).take(usize::try_from(options.seeds)?) {
+            let races = observe(&redhanded, program, &binary, seed, options.time)?;
+            for label in &program.labels {
+                let title = format!("{} -O{level} seed {seed}", program.path());
+                let one = judge(title, label, &races);
+                println!("{one}");
+                judged.push(one);
             }
         }
-    }
+        Ok(judged)
+    })?;
+    let judged: Result<Vec<Vec<Judged>>> = judged.into_iter().collect();
+    let judged = judged?;
     ensure!(!judged.is_empty(), "no program fits the filter");
-    Ok(tables::print(&judged, FILTERED))
+    Ok(judged.into_iter().flatten().collect())
 }
 
 fn compile(program: &Program, level: char, folder: &Path) -> Result<PathBuf> {
@@ -129,11 +182,10 @@ fn observe(
     binary: &Path,
     seed: u64,
     time: u64,
-    folder: &Path,
 ) -> Result<Vec<Race>> {
     // Kept: whoever wonders about a verdict reads it there.
     let report = binary.with_extension(format!("seed-{seed}.json"));
-    let notes = folder.join("annotations.toml");
+    let notes = binary.with_extension("toml");
     let _ = fs::remove_file(&report);
     fs::write(&notes, &program.annotations)?;
     let mut command = Command::new(redhanded);

@@ -12,9 +12,9 @@ use crate::select::Selecting;
 use crate::{arguments, screen};
 use redhanded_demo::{NEIGHBOURS, SEEDED, Variable};
 use redhanded_detect::{Budget, CREDIT, Options, Start};
-use redhanded_model::{Class, Delays, Race, Report, Strategy};
+use redhanded_model::{Class, Delays, Leans, Race, ReplayTally, Report, Strategy, Verdict};
 use redhanded_process::{Program, Settings};
-use redhanded_report::{Writer, literal};
+use redhanded_report::{Writer, literal, replayed};
 use redhanded_target::Signals;
 use redhanded_verdict::Annotations;
 use std::collections::HashSet;
@@ -202,5 +202,72 @@ fn conclude(
         let result = if reported { "REPORTED" } else { "silent" };
         writeln!(out, "{}", line(neighbour, result))?;
     }
+    let told = |seed: &Variable| {
+        let race = report.races.iter().find(|race| is_on(race, seed.variable));
+        Some((seed.variable, harm(race?.verdict.as_ref()?)?))
+    };
+    let harm: Vec<(&str, String)> = seeded.iter().filter_map(told).collect();
+    if !harm.is_empty() {
+        writeln!(out, "\nWhat does harm, and what another order does")?;
+    }
+    for (variable, why) in harm {
+        writeln!(
+            out,
+            "  {variable:<18} {}",
+            redhanded_report::clean(&why, true)
+        )?;
+    }
     Ok(good)
+}
+
+/// Why a race does harm, if it does: what replaying it in every order came to, or what a rule saw.
+fn harm(verdict: &Verdict) -> Option<String> {
+    if !verdict.call.is_harmful() {
+        return None;
+    }
+    let differs = |it: &&ReplayTally| it.faults > 0 || it.state_change > 0;
+    let replay = verdict.replay.as_ref().filter(differs);
+    let rules = verdict.rules.iter();
+    let mut facts = rules
+        .filter(|rule| rule.leans == Leans::Harmful)
+        .map(|rule| rule.facts.join("; "));
+    replay.and_then(replayed).or_else(|| facts.next())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use redhanded_model::{Differing, Leaning, combine};
+
+    #[test]
+    fn what_another_order_does_is_told() {
+        let rule = Leaning::new(
+            "lost-update",
+            Leans::Harmful,
+            vec!["two writers".to_owned()],
+        );
+        let judged = combine(vec![rule.clone()], None, 1);
+        assert_eq!(harm(&judged).as_deref(), Some("two writers"));
+        let tally = ReplayTally {
+            state_change: 1,
+            difference: vec![Differing {
+                what: "STATE".to_owned(),
+                raced: true,
+                copy: false,
+                in_use: None,
+                this: "3 (held first)".to_owned(),
+                that: "2 (caught in between)".to_owned(),
+            }],
+            ..ReplayTally::default()
+        };
+        let judged = combine(vec![rule], Some(tally), 1);
+        assert_eq!(
+            harm(&judged).as_deref(),
+            Some(
+                "the order matters in 1 of 1 replay: STATE: 3 (held first); 2 (caught in between)"
+            )
+        );
+        let unknown = combine(Vec::new(), None, 1);
+        assert_eq!(harm(&unknown), None, "nothing is known");
+    }
 }

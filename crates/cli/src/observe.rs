@@ -14,7 +14,7 @@ use crate::hunt::Hunting;
 use crate::kernel::{self, KernelSubject};
 use crate::memory::{Memory, Recorder};
 use crate::namer::{Namer, Work, for_front};
-use crate::replayer::{Replayer, start_keeper};
+use crate::replayer::{AT_LEISURE, URGENT, start_keeper};
 use crate::scenarios::Scenarios;
 use crate::select::Selecting;
 use crate::tracing;
@@ -117,7 +117,7 @@ pub fn observe(mut observation: Observation, display: &Display) -> Result<Observ
     })?;
     started.add(namer.pid);
     let keeper = match observation.replay {
-        true => Some(start_keeper()?),
+        true => Some(start_keeper(URGENT)?),
         false => None,
     };
     if let Some(keeper) = &keeper {
@@ -125,19 +125,19 @@ pub fn observe(mut observation: Observation, display: &Display) -> Result<Observ
     }
     // Another one, which the front asks at leisure.
     let for_scenarios = match (&observation.scenarios, &keeper) {
-        (Some(_), Some(_)) => Some(Replayer::start()?),
+        (Some(_), Some(_)) => Some(start_keeper(AT_LEISURE)?),
         _ => None,
     };
-    if let Some(worker) = &for_scenarios {
-        started.add(worker.pid);
+    if let Some(keeper) = &for_scenarios {
+        started.add(keeper.pid);
     }
     let scenarios = match (&observation.scenarios, for_scenarios) {
-        (Some(place), Some(worker)) => {
+        (Some(place), Some(keeper)) => {
             let folder = redhanded_sys::Folder::make_all(place).map_err(|source| {
                 let place = place.display();
                 Failure::Usage(format!("cannot keep scenarios in {place}: {source}"))
             })?;
-            Some((place.clone(), folder, worker))
+            Some((place.clone(), folder, keeper))
         }
         _ => None,
     };
@@ -191,9 +191,9 @@ pub fn observe(mut observation: Observation, display: &Display) -> Result<Observ
             };
             let mut servants: Vec<u32> = keeper_pid.map(Tid::cast_unsigned).into_iter().collect();
             let scenarios = match scenarios {
-                Some((place, folder, worker)) => {
-                    servants.push(worker.pid.cast_unsigned());
-                    Some(Scenarios::new(&place, folder, worker.stream)?)
+                Some((place, folder, keeper)) => {
+                    servants.push(keeper.pid.cast_unsigned());
+                    Some(Scenarios::new(&place, folder, keeper.workers))
                 }
                 None => None,
             };

@@ -6,7 +6,7 @@ mod view;
 
 use crate::arguments;
 use crate::exit::Failure;
-use crate::replayer::Replayer;
+use crate::replayer::start_worker;
 use crate::screen;
 use redhanded_replay::{Call, Order, Scenario, Side};
 use redhanded_sys::{limit_memory, open_regular};
@@ -25,9 +25,7 @@ pub fn replay(arguments: &arguments::Replay) -> Result<ExitCode, Failure> {
     let refused = |why: String| Failure::Usage(format!("cannot replay {}: {why}", path.display()));
     let file = open_regular(path).map_err(|error| refused(error.to_string()))?;
     let scenario = Scenario::read(file).map_err(|error| refused(error.to_string()))?;
-    // It ends with this process.
-    let worker = Replayer::start()?;
-    play(arguments, scenario, worker.stream).map_err(refused)?;
+    play(arguments, scenario, start_worker()?).map_err(refused)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -88,9 +86,6 @@ fn order_text(order: Order) -> String {
 
 /// The order that shows the most: one that fails, or else one that differs.
 fn telling(call: &Call) -> Order {
-    match call {
-        Call::Fault { orders } => orders.first().copied().unwrap_or(Order::First(Side::A)),
-        Call::StateChange { that, .. } => *that,
-        _ => Order::First(Side::A),
-    }
+    let orders = call.telling();
+    orders.first().copied().unwrap_or(Order::First(Side::A))
 }

@@ -3,7 +3,7 @@
 use crate::exit::Failure;
 use redhanded_detect::{Captured, Collision, replay};
 use redhanded_replay::{Keeper, Limits, Worker, WorkerError, Workers, serve_on};
-use redhanded_sys::{self as sys, Tid};
+use redhanded_sys as sys;
 use redhanded_target::{Module, Target, TargetError, module_at};
 use std::collections::HashMap;
 use std::io;
@@ -15,37 +15,33 @@ use std::time::{Duration, Instant};
 /// usually takes a few milliseconds.
 const PATIENCE: Duration = Duration::from_millis(300);
 /// How long the first worker may take to start.
-const STARTS_WITHIN: Duration = Duration::from_secs(10);
+pub const STARTS_WITHIN: Duration = Duration::from_secs(10);
 /// How often a pair of instructions is replayed; more instances hardly tell more.
 const MOST_INSTANCES: u32 = 8;
 /// What the first replay is taken to cost, in the time of both threads.
 const FIRST_COST: Duration = Duration::from_millis(4);
 
-/// A worker as its parent sees it.
-pub struct Replayer {
-    /// Its process.
-    pub pid: Tid,
-    /// The connection to it.
-    pub stream: UnixStream,
-}
-
-impl Replayer {
-    /// Starts one. This process must not have a second thread yet.
-    pub fn start() -> Result<Self, Failure> {
-        let (stream, theirs) = UnixStream::pair().map_err(refused)?;
-        if let Some(pid) = sys::fork().map_err(refused)? {
-            return Ok(Self { pid, stream });
-        }
-        // Ctrl-Z stops whoever may wait.
-        sys::ignore_terminal_stops();
-        serve_on(theirs)
+/// Starts a worker, which ends with this process, and gives the connection to it. This process
+/// must not have a second thread yet.
+pub fn start_worker() -> Result<UnixStream, Failure> {
+    let (stream, theirs) = UnixStream::pair().map_err(refused)?;
+    if sys::fork().map_err(refused)?.is_some() {
+        return Ok(stream);
     }
+    // Ctrl-Z stops whoever may wait.
+    sys::ignore_terminal_stops();
+    serve_on(theirs)
 }
 
-/// Starts the process that keeps the tracer's workers. This process must not have a second
-/// thread yet.
-pub fn start_keeper() -> Result<Keeper, Failure> {
-    Keeper::start().map_err(refused)
+/// The priority of whoever the tracer asks, which is its own: threads stand until a worker
+/// answers.
+pub const URGENT: i32 = -15;
+/// The priority of whoever is asked at leisure.
+pub const AT_LEISURE: i32 = 0;
+
+/// Starts a process that keeps workers. This process must not have a second thread yet.
+pub fn start_keeper(nice: i32) -> Result<Keeper, Failure> {
+    Keeper::start(nice).map_err(refused)
 }
 
 fn refused(source: io::Error) -> Failure {

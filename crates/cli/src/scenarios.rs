@@ -1,22 +1,24 @@
 //! Keeps a scenario of each race that may be harmful (`--scenarios`).
 
 use crate::exit::Failure;
+use crate::replayer::STARTS_WITHIN;
 use crate::screen;
 use redhanded_detect::{Captured, Collision};
 use redhanded_model::{Avma, ModuleId, Race, ReplayTally};
 use redhanded_replay::{
-    Call, Limits, MappedFile, Order, Place, Scenario, Side, Worker, WorkerError,
+    Limits, MappedFile, Order, Place, Scenario, Side, Worker, WorkerError, Workers,
 };
 use redhanded_session::{Answer, Question};
 use redhanded_sys::Folder;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io;
-use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// How long one order may take.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// Orders whose data is named, besides the two in which nobody is interrupted.
+const MOST_ORDERS: usize = 4;
 /// Addresses of data that are named; a region touches few that people know.
 const MOST_NAMES: usize = 1000;
 
@@ -28,7 +30,9 @@ pub struct Scenarios {
     /// As the user called it.
     place: PathBuf,
     folder: Folder,
-    worker: Worker,
+    /// Where workers come from, and the one that is there.
+    workers: Workers,
+    worker: Option<Worker>,
     /// How telling the scenario of each race is that was kept.
     kept: HashMap<String, u8>,
     /// What was written, with the sizes.
@@ -41,17 +45,17 @@ pub struct Scenarios {
 
 impl Scenarios {
     /// Keeps them in `folder`, which the user calls `place`.
-    pub fn new(place: &Path, folder: Folder, stream: UnixStream) -> io::Result<Self> {
-        let worker = Worker::over(stream, PATIENCE);
-        Ok(Self {
+    pub fn new(place: &Path, folder: Folder, workers: Workers) -> Self {
+        Self {
             place: place.to_owned(),
             folder,
-            worker: worker.map_err(io::Error::other)?,
+            workers,
+            worker: None,
             kept: HashMap::new(),
             written: BTreeMap::new(),
             failed: None,
             unwritten: None,
-        })
+        }
     }
 
     /// Says what was written. One that could not be made is told, and is no failure: not
@@ -99,6 +103,9 @@ impl Scenarios {
         let scenario = match self.scenario(race, collision, captured, program, files, ask) {
             Ok(scenario) => scenario,
             Err(error) => {
+                // The next scenario gets another one, as long as there are any.
+                self.worker = None;
+                let _ = self.workers.replace();
                 self.failed = Some(error);
                 return;
             }
@@ -160,19 +167,18 @@ impl Scenarios {
     ) -> Result<Touched, WorkerError> {
         let mut orders = vec![Order::First(Side::A), Order::First(Side::B)];
         if let Some(replay) = &collision.replay {
-            match &replay.judgement.call {
-                Call::StateChange { that, .. } => orders.push(*that),
-                Call::Fault { orders: those } => orders.extend(those.first()),
-                _ => {}
-            }
+            let telling = replay.judgement.call.telling();
+            orders.extend(telling.into_iter().take(MOST_ORDERS));
         }
+        let worker = match &mut self.worker {
+            Some(worker) => worker,
+            none => none.insert(next(&self.workers)?),
+        };
         let (mut code, mut data) = (BTreeSet::new(), BTreeSet::new());
         for order in orders {
             let memory = &mut captured.memory.clone();
             let scene = &captured.scene;
-            let followed = self
-                .worker
-                .follow(scene, memory, order, limits, u64::MAX, true)?;
+            let followed = worker.follow(scene, memory, order, limits, u64::MAX, true)?;
             let Ok(followed) = followed else {
                 continue;
             };
@@ -185,6 +191,13 @@ impl Scenarios {
         }
         Ok((code, data))
     }
+}
+
+/// A worker that is ready.
+fn next(workers: &Workers) -> Result<Worker, WorkerError> {
+    let stream = workers.next(STARTS_WITHIN).map_err(WorkerError::Start)?;
+    let stream = stream.ok_or(WorkerError::Timeout(STARTS_WITHIN))?;
+    Worker::over(stream, PATIENCE)
 }
 
 /// Instructions; and data, with the number of bytes.

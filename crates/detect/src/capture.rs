@@ -1,22 +1,19 @@
 //! Replays a collision while both of its threads stand.
 //!
 //! Their registers are copied; memory is read when the replay asks for it, because nobody knows
-//! beforehand what the threads will touch. Other threads run meanwhile. So every byte that was
-//! used is read again at the end, and what changed makes the replay start anew or fail. Nothing
-//! is executed in this process.
+//! beforehand what the threads will touch. Other threads run meanwhile, so it may change:
+//! [`Worker::judge_live`] sees to that. Nothing is executed in this process.
 
 use crate::Collision;
 use redhanded_model::{AccessKind, Avma, Registers, SpaceId, TaskId};
 use redhanded_replay::{
-    Call, Difference, Failure, Fetched, Judgement, Keeping, Limits, Memory, Mode, PAGE, Page,
-    Scene, Snapshot, Start, State, Vectors, Worker, WorkerError,
+    Fetched, Judgement, Limits, Memory, Mode, PAGE, Page, Scene, Snapshot, Start, State, Vectors,
+    Worker, WorkerError,
 };
 use redhanded_target::{Holds, Inspect, Mapping};
 use serde::{Deserialize, Serialize};
 use std::time::{Duration, Instant};
 
-/// How often a replay is begun again because memory changed.
-const RETRIES: u32 = 2;
 /// How far below its end a stack is taken to grow by itself. The kernel may go further, up to
 /// a limit of the process, so nothing is said of what lies beyond.
 const STACK_GROWS: u64 = 1 << 17;
@@ -57,32 +54,8 @@ pub fn replay(
         return Ok(None);
     };
     let space = collision.record.space;
-    let mut tries = 0;
-    // What a first look came to, where a second one has to agree.
-    let mut doubted: Option<Judgement> = None;
-    let (mut judgement, memory) = loop {
-        let mut memory = Keeping::new(Live::new(target, space));
-        let judgement = worker.judge(&scene, &mut memory, limits)?;
-        memory.source().look_again();
-        let changed = memory.changed(&judgement.used).first().copied();
-        let differs = doubted
-            .as_ref()
-            .is_some_and(|before| before.call != judgement.call);
-        if changed.is_none() && !differs {
-            if doubted.is_some() || !may_prove(&judgement.call) {
-                break (judgement, memory.kept);
-            }
-            doubted = Some(judgement);
-            continue;
-        }
-        if tries == RETRIES {
-            let address = changed.unwrap_or_else(|| scene.race.first().map_or(0, |race| race.0));
-            let call = Call::ReplayFailure(Failure::MemoryChanged { address });
-            break (Judgement { call, ..judgement }, memory.kept);
-        }
-        doubted = None;
-        tries += 1;
-    };
+    let mut live = Live::new(target, space);
+    let (mut judgement, memory) = worker.judge_live(&scene, &mut live, limits)?;
     judgement.used = Vec::new();
     let race = scene.race.first().copied().unwrap_or_default();
     let replay = Replay {
@@ -91,20 +64,6 @@ pub fn replay(
         took: begun.elapsed(),
     };
     Ok(Some((replay, Captured { scene, memory })))
-}
-
-/// Whether a result may prove that a race is harmful: a fault, or another way, on which a
-/// function may give up. Pages are read one after the other, and bytes that other threads
-/// change to and fro can look unchanged at the end. So a proof has to come out the same from
-/// memory that is read anew.
-fn may_prove(call: &Call) -> bool {
-    match call {
-        Call::Fault { .. } => true,
-        Call::StateChange { differences, .. } => differences
-            .iter()
-            .any(|it| matches!(it, Difference::Path { .. })),
-        Call::NoStateChange | Call::ReplayFailure(_) => false,
-    }
 }
 
 /// Both threads as they stand: the sampled one before its access, the other after its own.
@@ -206,10 +165,6 @@ impl<'a> Live<'a> {
         }
     }
 
-    fn look_again(&mut self) {
-        self.mappings = self.target.mappings(self.space);
-    }
-
     /// What a page is that no mapping holds. Below a stack that is not known to be nothing:
     /// the stack may only not have grown there yet.
     fn unmapped(&mut self, page: u64) -> Fetched {
@@ -235,6 +190,10 @@ impl<'a> Live<'a> {
 }
 
 impl Memory for Live<'_> {
+    fn look_again(&mut self) {
+        self.mappings = self.target.mappings(self.space);
+    }
+
     fn fetch(&mut self, page: u64) -> Fetched {
         let listed = self.mappings.iter().find(|m| m.range.contains(&page));
         let mapping = listed

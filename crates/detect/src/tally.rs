@@ -6,7 +6,7 @@ use redhanded_image::Shown;
 use redhanded_model::{
     Avma, Bytes, Differing, FAILED_REPLAY, Frame, Region, ReplayTally, Step, What,
 };
-use redhanded_replay::{Call, Difference, Ended, Judgement, Order, Outcome, Side, number};
+use redhanded_replay::{Call, Difference, Ended, Failure, Judgement, Order, Outcome, Side, number};
 use redhanded_target::{Module, module_at};
 use std::sync::Arc;
 
@@ -95,10 +95,22 @@ impl Tallying<'_> {
                 this,
                 that,
                 differences,
+                further,
+                untold,
             } => {
-                tally.state_change = 1;
-                let differing = |d| self.differing(d, *this, *that);
-                tally.difference = differences.iter().map(differing).collect();
+                let first = differences.iter().map(|difference| (that, difference));
+                let all = first.chain(further.iter().map(|(order, it)| (order, it)));
+                tally.difference = all
+                    .map(|(order, difference)| self.differing(difference, *this, *order))
+                    .collect();
+                match untold {
+                    // What is not told may be more than the value.
+                    Some(why) if tally.difference.iter().all(Differing::is_the_value) => {
+                        tally.replay_failure = 1;
+                        tally.difference = vec![failed(why)];
+                    }
+                    _ => tally.state_change = 1,
+                }
                 // What is raced on tells most.
                 tally.difference.sort_by_key(|difference| !difference.raced);
             }
@@ -106,14 +118,7 @@ impl Tallying<'_> {
             Call::Fault { .. } => tally.replay_failure = 1,
             Call::ReplayFailure(failure) => {
                 tally.replay_failure = 1;
-                tally.difference = vec![Differing {
-                    what: FAILED_REPLAY.to_owned(),
-                    raced: false,
-                    copy: false,
-                    in_use: None,
-                    this: "cannot be done".to_owned(),
-                    that: failure.to_string(),
-                }];
+                tally.difference = vec![failed(failure)];
             }
         }
         tally
@@ -322,6 +327,18 @@ impl Tallying<'_> {
             None if len == 1 => format!("the byte at {address:#x}"),
             None => format!("{len} bytes at {address:#x}"),
         }
+    }
+}
+
+/// What stands for a replay of which nothing can be said.
+fn failed(why: &Failure) -> Differing {
+    Differing {
+        what: FAILED_REPLAY.to_owned(),
+        raced: false,
+        copy: false,
+        in_use: None,
+        this: "cannot be done".to_owned(),
+        that: why.to_string(),
     }
 }
 

@@ -7,7 +7,7 @@ use redhanded_model::{
     AccessKind, Avma, Bytes, Change, ModuleId, Region, Registers, SpaceId, Svma, TaskId,
     ThreadName, Use, WindowEnd, WindowId, WindowRecord,
 };
-use redhanded_replay::{Call, Difference, End, Ended, Judgement, Order, Outcome, Side};
+use redhanded_replay::{Call, Difference, End, Ended, Failure, Judgement, Order, Outcome, Side};
 use redhanded_target::Module;
 use std::path::Path;
 use std::process::Command;
@@ -179,6 +179,8 @@ fn what_two_orders_leave_behind_is_told_whole_and_in_its_type() {
                 this,
                 that,
                 differences: vec![register, memory],
+                further: Vec::new(),
+                untold: None,
             },
             outcomes: vec![outcome(this), outcome(that)],
             used: Vec::new(),
@@ -199,4 +201,76 @@ fn what_two_orders_leave_behind_is_told_whole_and_in_its_type() {
     let unnamed = &difference(&[])[0];
     assert_eq!(unnamed.what, "the raced bytes");
     assert_eq!(unnamed.this, "0x3bbc (held first)");
+}
+
+/// A replay in which the second order leaves another value at these bytes, and perhaps more.
+fn value_changes(
+    bytes: Bytes,
+    further: Vec<(Order, Difference)>,
+    untold: Option<Failure>,
+) -> Replay {
+    let (this, that) = (Order::First(Side::A), Order::First(Side::B));
+    let at = bytes.start.0;
+    Replay {
+        judgement: Judgement {
+            call: Call::StateChange {
+                this,
+                that,
+                differences: vec![changed(at, 1)],
+                further,
+                untold,
+            },
+            outcomes: Vec::new(),
+            used: Vec::new(),
+            steps: 2,
+        },
+        race: (at, at + 4),
+        took: Duration::ZERO,
+    }
+}
+
+fn changed(address: u64, to: u8) -> Difference {
+    Difference::Memory {
+        address,
+        this: vec![0],
+        that: vec![to],
+        words: [0; 2],
+    }
+}
+
+#[test]
+fn what_later_orders_change_counts_as_well() {
+    let folder = tempfile::tempdir().unwrap();
+    let (module, bytes) = module(folder.path());
+    let mut collision = collision(&module, bytes, "asks");
+    collision.replay = Some(value_changes(bytes, Vec::new(), None));
+    let itself = tally(&collision, &[]).unwrap();
+    assert!(itself.changes_only_what_is_raced_on(), "{itself:?}");
+    let split = Order::Split {
+        side: Side::B,
+        after: 2,
+    };
+    let elsewhere = (split, changed(bytes.start.0 + 64, 9));
+    collision.replay = Some(value_changes(bytes, vec![elsewhere], None));
+    let more = tally(&collision, &[]).unwrap();
+    assert!(!more.changes_only_what_is_raced_on(), "{more:?}");
+    assert_eq!(more.state_change, 1);
+    assert_eq!(more.difference[1].that, "0x9 (held in between)");
+}
+
+#[test]
+fn a_list_that_is_cut_short_is_not_of_the_value_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let (module, bytes) = module(folder.path());
+    let mut collision = collision(&module, bytes, "asks");
+    let cut = Some(Failure::ManyDifferences);
+    collision.replay = Some(value_changes(bytes, Vec::new(), cut.clone()));
+    let itself = tally(&collision, &[]).unwrap();
+    assert!(!itself.changes_only_what_is_raced_on(), "{itself:?}");
+    assert_eq!((itself.replay_failure, itself.state_change), (1, 0));
+    // Where something else differs anyway, that is told.
+    let further = vec![(Order::First(Side::B), changed(bytes.start.0 + 64, 9))];
+    collision.replay = Some(value_changes(bytes, further, cut));
+    let more = tally(&collision, &[]).unwrap();
+    assert_eq!((more.replay_failure, more.state_change), (0, 1));
 }

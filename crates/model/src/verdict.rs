@@ -172,8 +172,14 @@ pub struct Differing {
 
 impl Differing {
     /// Whether it is nothing but the value that the race is on.
-    const fn is_the_value(&self) -> bool {
+    #[must_use]
+    pub const fn is_the_value(&self) -> bool {
         self.raced || self.copy
+    }
+
+    /// Whether it is known to be something else than that value.
+    fn is_something_else(&self) -> bool {
+        !self.is_the_value() && self.what != FAILED_REPLAY
     }
 }
 
@@ -191,18 +197,26 @@ impl ReplayTally {
         self.replay_failure = self.replay_failure.saturating_add(other.replay_failure);
         self.faults = self.faults.saturating_add(other.faults);
         self.orders = self.orders.saturating_add(other.orders);
-        for difference in other.difference {
-            if self.difference.contains(&difference) {
-                continue;
-            }
-            if self.difference.len() < MOST_DIFFERENCES {
-                self.difference.push(difference);
-            } else if !difference.is_the_value()
-                && self.difference.iter().all(Differing::is_the_value)
-            {
-                self.difference.pop();
-                self.difference.push(difference);
-            }
+        let known = std::mem::take(&mut self.difference);
+        for difference in known.into_iter().chain(other.difference) {
+            self.keep(difference);
+        }
+    }
+
+    /// Keeps a difference, if there is room for it or it tells more than what is kept.
+    fn keep(&mut self, difference: Differing) {
+        if self.difference.contains(&difference) {
+            return;
+        }
+        let tells_more = || {
+            difference.is_something_else()
+                && !self.difference.iter().any(Differing::is_something_else)
+        };
+        if self.difference.len() < MOST_DIFFERENCES {
+            self.difference.push(difference);
+        } else if tells_more() {
+            self.difference.pop();
+            self.difference.push(difference);
         }
     }
 

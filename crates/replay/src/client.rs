@@ -89,10 +89,27 @@ impl Worker {
         memory: &mut dyn Memory,
         limits: Limits,
     ) -> Result<Judgement, WorkerError> {
-        match self.ask(&Request::Judge(Box::new(scene.clone()), limits), memory)? {
+        self.judge_until(self.deadline(), scene, memory, limits)
+    }
+
+    /// The same, with an answer before this moment.
+    pub(crate) fn judge_until(
+        &mut self,
+        deadline: Instant,
+        scene: &Scene,
+        memory: &mut dyn Memory,
+        limits: Limits,
+    ) -> Result<Judgement, WorkerError> {
+        let request = Request::Judge(Box::new(scene.clone()), limits);
+        match self.ask_until(deadline, &request, memory)? {
             Reply::Judged(judgement) => Ok(judgement),
             _ => Err(nonsense()),
         }
+    }
+
+    /// When a question that is asked now has to be answered.
+    pub(crate) fn deadline(&self) -> Instant {
+        Instant::now() + self.limit
     }
 
     /// Runs one order of a scene for so many steps, or to its end. With `listed`, says what each
@@ -142,7 +159,15 @@ impl Worker {
     }
 
     fn ask(&mut self, request: &Request, memory: &mut dyn Memory) -> Result<Reply, WorkerError> {
-        let deadline = Instant::now() + self.limit;
+        self.ask_until(self.deadline(), request, memory)
+    }
+
+    fn ask_until(
+        &mut self,
+        deadline: Instant,
+        request: &Request,
+        memory: &mut dyn Memory,
+    ) -> Result<Reply, WorkerError> {
         self.say(request, deadline)?;
         loop {
             match self.hear(deadline)? {

@@ -9,10 +9,29 @@ use crate::schedule::{Played, SIDES, Thread};
 use crate::state::{RSP, State, flag};
 use std::collections::BTreeSet;
 
-/// Differences that are listed.
+/// Differences of two orders that are listed, and as many of all further ones.
 const MOST: usize = 32;
 
-/// Compares all orders with the first one.
+/// In what two orders differ.
+#[derive(Default)]
+struct Found {
+    list: Vec<Difference>,
+    /// Whether there is more than is listed.
+    cut: bool,
+}
+
+impl Found {
+    fn add(&mut self, difference: Difference) {
+        if self.list.len() < MOST {
+            self.list.push(difference);
+        } else {
+            self.cut = true;
+        }
+    }
+}
+
+/// Compares all orders with the first one. What any of them leaves behind differently counts:
+/// one that interrupts a thread may show what the two that do not leave alike.
 pub(crate) fn compare(machine: &mut Machine<'_>, scene: &Scene, played: &[Played]) -> Call {
     let mode = scene.mode;
     let here = || played.iter().filter(|p| p.order.is_of_this_machine());
@@ -29,21 +48,50 @@ pub(crate) fn compare(machine: &mut Machine<'_>, scene: &Scene, played: &[Played
     let Some((this, others)) = played.split_first() else {
         return Call::NoStateChange;
     };
-    let mut failure = None;
+    // What the first order that differs shows, and what later ones show besides.
+    let mut first: Option<(Order, Vec<Difference>)> = None;
+    let mut further: Vec<(Order, Difference)> = Vec::new();
+    let mut untold = None;
     for that in others {
-        match differences(&mut machine.space, mode, this, that) {
-            Ok(differences) if differences.is_empty() => {}
-            Ok(differences) => {
-                return Call::StateChange {
-                    this: this.order,
-                    that: that.order,
-                    differences,
-                };
+        let found = match differences(&mut machine.space, mode, this, that) {
+            Ok(found) => found,
+            Err(why) => {
+                untold = untold.or(Some(why));
+                continue;
             }
-            Err(why) => failure = failure.or(Some(why)),
+        };
+        let mut cut = found.cut;
+        match &first {
+            None if found.list.is_empty() => {}
+            None => first = Some((that.order, found.list)),
+            Some((_, known)) => {
+                for difference in found.list {
+                    let mut before = known.iter().chain(further.iter().map(|(_, it)| it));
+                    if before.any(|it| *it == difference) {
+                        continue;
+                    }
+                    if further.len() == MOST {
+                        cut = true;
+                        break;
+                    }
+                    further.push((that.order, difference));
+                }
+            }
+        }
+        if cut {
+            untold = untold.or(Some(Failure::ManyDifferences));
         }
     }
-    failure.map_or(Call::NoStateChange, Call::ReplayFailure)
+    match first {
+        Some((that, differences)) => Call::StateChange {
+            this: this.order,
+            that,
+            differences,
+            further,
+            untold,
+        },
+        None => untold.map_or(Call::NoStateChange, Call::ReplayFailure),
+    }
 }
 
 fn differences(
@@ -51,15 +99,15 @@ fn differences(
     mode: Mode,
     this: &Played,
     that: &Played,
-) -> Result<Vec<Difference>, Failure> {
-    let mut found = Vec::new();
+) -> Result<Found, Failure> {
+    let mut found = Found::default();
     for side in SIDES {
         let (a, b) = (&this.threads[side as usize], &that.threads[side as usize]);
         if same_place(side, a, b)? {
             let live = live_at(space, mode, a.state.ip);
             registers(side, &a.state, &b.state, live, &mut found);
         } else {
-            found.push(Difference::Path { side });
+            found.add(Difference::Path { side });
         }
     }
     memory(space, mode, this, that, &mut found);
@@ -87,16 +135,14 @@ const NAMES: [&str; 16] = [
     "r14", "r15",
 ];
 
-fn registers(side: Side, a: &State, b: &State, live: Registers, found: &mut Vec<Difference>) {
+fn registers(side: Side, a: &State, b: &State, live: Registers, found: &mut Found) {
     let mut differ = |name: String, this: u64, that: u64| {
-        if found.len() < MOST {
-            found.push(Difference::Register {
-                side,
-                name,
-                this,
-                that,
-            });
-        }
+        found.add(Difference::Register {
+            side,
+            name,
+            this,
+            that,
+        });
     };
     for (n, name) in NAMES.iter().enumerate() {
         if live.general >> n & 1 != 0 && a.general[n] != b.general[n] {
@@ -175,13 +221,7 @@ fn word(page: &[u8], at: usize) -> u64 {
     bytes.fold(0, |word, byte| word << 8 | u64::from(*byte))
 }
 
-fn memory(
-    space: &Space<'_>,
-    mode: Mode,
-    this: &Played,
-    that: &Played,
-    found: &mut Vec<Difference>,
-) {
+fn memory(space: &Space<'_>, mode: Mode, this: &Played, that: &Played, found: &mut Found) {
     let dead: Vec<(u64, u64)> = SIDES
         .into_iter()
         .map(|side| {
@@ -204,14 +244,14 @@ fn memory(
         let bytes = |p: &'_ Played| p.written.get(&page).map_or(*original, |b| **b);
         let (a, b) = (bytes(this), bytes(that));
         let mut at = 0;
-        while at < PAGE as usize && found.len() < MOST {
+        while at < PAGE as usize && !found.cut {
             let differs = |n: &usize| a[*n] != b[*n] && !is_dead(page + *n as u64);
             if !differs(&at) {
                 at += 1;
                 continue;
             }
             let length = (at..PAGE as usize).take_while(differs).take(64).count();
-            found.push(Difference::Memory {
+            found.add(Difference::Memory {
                 address: page + at as u64,
                 this: a[at..at + length].to_vec(),
                 that: b[at..at + length].to_vec(),

@@ -11,8 +11,6 @@ use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-/// As the tracer's: threads stand until a worker answers.
-const NICE: i32 = -15;
 /// How many workers are started in all. If so many gave no answer, the next one would not.
 const MOST_WORKERS: u32 = 8;
 /// How long a new worker may take to say that it is ready, on a busy machine.
@@ -27,8 +25,9 @@ pub struct Keeper {
 }
 
 impl Keeper {
-    /// Starts it. This process must not have a second thread yet.
-    pub fn start() -> io::Result<Self> {
+    /// Starts it, with this priority for its workers. This process must not have a second
+    /// thread yet.
+    pub fn start(nice: i32) -> io::Result<Self> {
         let (stream, theirs) = UnixStream::pair()?;
         if let Some(pid) = sys::fork()? {
             let workers = Workers { stream };
@@ -36,7 +35,7 @@ impl Keeper {
         }
         // Ctrl-Z stops whoever may wait; the tracer goes on and asks.
         sys::ignore_terminal_stops();
-        sys::raise_priority(NICE);
+        sys::raise_priority(nice);
         let kept = keep(theirs);
         std::process::exit(i32::from(kept.is_err()))
     }

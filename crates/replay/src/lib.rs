@@ -29,6 +29,7 @@ mod scenario;
 mod scene;
 mod schedule;
 mod state;
+mod steady;
 mod undo;
 mod wire;
 mod worker;
@@ -44,6 +45,7 @@ pub use memory::{Fetched, Keeping, Memory, PAGE, Page, Snapshot, page_of};
 pub use outcome::{
     Call, Difference, End, Ended, Failure, Fault, Judgement, Order, Outcome, Side, Trap, number,
 };
+pub use ranges::Ranges;
 pub use scenario::{MappedFile, Place, Scenario, ScenarioError, pack, unpack};
 pub use scene::{Limits, Scene, Start};
 pub use state::{State, Vectors, flag};

@@ -42,6 +42,19 @@ pub enum Fetched {
 pub trait Memory {
     /// The page at this address, which is a multiple of [`PAGE`].
     fn fetch(&mut self, page: u64) -> Fetched;
+
+    /// What was fetched will be fetched again, to see whether it has changed.
+    fn look_again(&mut self) {}
+}
+
+impl<M: Memory + ?Sized> Memory for &mut M {
+    fn fetch(&mut self, page: u64) -> Fetched {
+        (**self).fetch(page)
+    }
+
+    fn look_again(&mut self) {
+        (**self).look_again();
+    }
 }
 
 /// Pages kept in memory: what a stored scenario has, and what tests make.
@@ -95,6 +108,15 @@ impl Snapshot {
         page
     }
 
+    /// The page at this address, which is a multiple of [`PAGE`], if it has its bytes.
+    #[must_use]
+    pub fn get(&self, page: u64) -> Option<&Page> {
+        match self.pages.get(&page)? {
+            Fetched::Page(page) => Some(page),
+            Fetched::Unmapped | Fetched::Unknown | Fetched::Changing => None,
+        }
+    }
+
     /// How many pages with bytes it has.
     #[must_use]
     pub fn pages(&self) -> usize {
@@ -132,16 +154,12 @@ impl<M: Memory> Keeping<M> {
         }
     }
 
-    /// Where it comes from.
-    pub const fn source(&mut self) -> &mut M {
-        &mut self.source
-    }
-
     /// Asks the source again, and gives the pages that have changed since: any of their bytes
     /// that were used (as start and end, see [`crate::Judgement::used`]), any byte of code, or
     /// what may be done with them.
     pub fn changed(&mut self, used: &[(u64, u64)]) -> Vec<u64> {
         let Self { source, kept } = self;
+        source.look_again();
         let changed = |(page, before): (&u64, &Fetched)| {
             let same = match (before, source.fetch(*page)) {
                 (Fetched::Page(before), Fetched::Page(now)) => {

@@ -296,8 +296,14 @@ pub enum Call {
         this: Order,
         /// The first order that differs from it.
         that: Order,
-        /// In what they differ; the first of many.
+        /// In what these two differ.
         differences: Vec<Difference>,
+        /// In what else later orders differ from the first one.
+        #[serde(default)]
+        further: Vec<(Order, Difference)>,
+        /// Why more may differ than is told here, if it may.
+        #[serde(default)]
+        untold: Option<Failure>,
     },
     /// These orders end in a fault, a trap or an endless loop, and others do not.
     Fault {
@@ -320,11 +326,15 @@ pub enum Failure {
         /// Why it stopped.
         end: End,
     },
+    /// More differs than is listed.
+    ManyDifferences,
     /// Another thread changed memory that the replay used, again and again.
     MemoryChanged {
         /// The page.
         address: u64,
     },
+    /// It took so long that there was no time for another look.
+    NoTime,
     /// Every order faults: then the memory, not the race, is at fault.
     FaultsInEveryOrder,
     /// A thread could not run even its access.
@@ -342,14 +352,34 @@ pub enum Failure {
     },
 }
 
+impl Call {
+    /// The orders that show something, those that show most first: that fail, or leave something
+    /// else than the first order.
+    #[must_use]
+    pub fn telling(&self) -> Vec<Order> {
+        match self {
+            Self::NoStateChange | Self::ReplayFailure(_) => Vec::new(),
+            Self::Fault { orders } => orders.clone(),
+            Self::StateChange { that, further, .. } => {
+                let mut orders = vec![*that];
+                orders.extend(further.iter().map(|(order, _)| *order));
+                orders.dedup();
+                orders
+            }
+        }
+    }
+}
+
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::CannotUndo(why) => write!(f, "the caught access cannot be taken back: {why}"),
             Self::Incomparable { side, end } => write!(f, "{side} {end}"),
+            Self::ManyDifferences => f.write_str("the orders differ in too much to list it"),
             Self::MemoryChanged { .. } => {
                 f.write_str("another thread changed the memory meanwhile")
             }
+            Self::NoTime => f.write_str("there was no time to look again"),
             Self::FaultsInEveryOrder => f.write_str("every order fails"),
             Self::NoStart { side, end } => write!(f, "{side} cannot run its access: {end}"),
             Self::WritesBack { side } => {

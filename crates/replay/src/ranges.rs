@@ -4,9 +4,11 @@ use crate::machine::Access;
 
 /// Ranges of addresses, sorted and apart from each other.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Ranges(Vec<(u64, u64)>);
+pub struct Ranges(Vec<(u64, u64)>);
 
 impl Ranges {
+    /// The bytes of these ranges, each with its start and its end.
+    #[must_use]
     pub fn new(mut ranges: Vec<(u64, u64)>) -> Self {
         ranges.retain(|(start, end)| start < end);
         ranges.sort_unstable();
@@ -21,13 +23,13 @@ impl Ranges {
     }
 
     /// The bytes of the accesses that the filter takes.
-    pub fn of(accesses: &[Access], takes: impl Fn(&Access) -> bool) -> Self {
+    pub(crate) fn of(accesses: &[Access], takes: impl Fn(&Access) -> bool) -> Self {
         let range = |a: &Access| (a.address, a.address.saturating_add(a.size.into()));
         Self::new(accesses.iter().filter(|a| takes(a)).map(range).collect())
     }
 
     /// What both have.
-    pub fn common(&self, other: &Self) -> Self {
+    pub(crate) fn common(&self, other: &Self) -> Self {
         let mut common = Vec::new();
         let (mut i, mut j) = (0, 0);
         while let (Some(a), Some(b)) = (self.0.get(i), other.0.get(j)) {
@@ -45,11 +47,12 @@ impl Ranges {
     }
 
     /// What either has.
-    pub fn with(&self, other: &Self) -> Self {
+    pub(crate) fn with(&self, other: &Self) -> Self {
         Self::new(self.0.iter().chain(&other.0).copied().collect())
     }
 
     /// Whether any of these bytes is in the set.
+    #[must_use]
     pub fn touch(&self, address: u64, size: u64) -> bool {
         let after = self.0.partition_point(|(_, end)| *end <= address);
         self.0
@@ -57,7 +60,7 @@ impl Ranges {
             .is_some_and(|(start, _)| *start < address.saturating_add(size))
     }
 
-    pub fn into_vec(self) -> Vec<(u64, u64)> {
+    pub(crate) fn into_vec(self) -> Vec<(u64, u64)> {
         self.0
     }
 }

@@ -56,4 +56,4 @@ pub use numbers::times;
 pub use progress::{Progress, Shown, Tally};
 pub use sites::{FunctionSites, SitesReport};
 pub use style::Style;
-pub use terminal::Terminal;
+pub use terminal::{Terminal, replayed};

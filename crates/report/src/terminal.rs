@@ -25,6 +25,8 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+pub use verdict::replayed;
+
 /// Renders races, runs and sites as text.
 ///
 /// Each call writes once, so that the program's own output cannot end up in the

@@ -2,6 +2,7 @@
 
 mod annotated;
 mod check_then_act;
+mod counter_branch;
 mod different_objects;
 mod double_check;
 mod freed;
@@ -45,7 +46,7 @@ macro_rules! rules {
 }
 
 /// Every rule, those that lean to harm first.
-pub const RULES: [RuleEntry; 20] = rules! {
+pub const RULES: [RuleEntry; 21] = rules! {
     Harmful freed;
     Harmful reference_count;
     Harmful lost_update;
@@ -57,6 +58,7 @@ pub const RULES: [RuleEntry; 20] = rules! {
     Harmful several_members;
     Harmful one_sided;
     Harmful different_objects;
+    Harmful counter_branch;
     Benign annotated;
     Benign special;
     Benign statistics_counter;

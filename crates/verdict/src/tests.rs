@@ -4,7 +4,10 @@ mod pairs;
 mod updates;
 
 use super::*;
-use redhanded_model::{Bits, Call, Fact, History, Leaning, Leans, ReplayTally, Step, Usage, Use};
+use redhanded_model::{
+    Analysed, Analysis, Bits, Call, Fact, History, Leaning, Leans, RaceStanding, ReplayTally, Step,
+    Usage, Use,
+};
 use serde_json::{Value, json};
 use std::path::Path;
 
@@ -127,10 +130,23 @@ fn a_counter_that_only_grows_is_benign() {
 }
 
 #[test]
-fn a_branch_on_a_counter_is_told() {
+fn a_branch_on_a_counter_makes_it_less_certain() {
     let mut branch = counter();
     branch.usage[0].uses = vec![Use::Branch];
     check(&branch, Call::LikelyBenign, "statistics-counter");
+    check(&branch, Call::LikelyBenign, "counter-branch");
+    let (doubted, certain) = (judged(&branch), judged(&counter()));
+    assert!(
+        doubted.confidence < certain.confidence,
+        "{} and {}",
+        doubted.confidence,
+        certain.confidence
+    );
+    // On what is no counter it says nothing.
+    let mut flag = flag(1, 2);
+    flag.usage[0].uses = vec![Use::Branch];
+    let rules = judged(&flag).rules;
+    assert!(rules.iter().all(|it| it.rule != "counter-branch"));
 }
 
 #[test]
@@ -491,6 +507,26 @@ fn annotations_decide_what_code_cannot_tell() {
     assert_eq!(of(&about(both, benign), &stamp), Call::Undecided);
     let protected = about("variable = \"last_used\"", "protected-by = \"cache_lock\"");
     assert_eq!(of(&protected, &stamp), Call::LikelyHarmful);
+    // Nothing met where an analysis only suspects: that lock explains why.
+    let standing = |standing| {
+        let mut race = stamp.clone();
+        race.analysed = Some(Analysed {
+            standing,
+            by: vec![Analysis::Lockset],
+        });
+        race
+    };
+    let suspect = standing(RaceStanding::Suspect);
+    assert_eq!(of(&protected, &suspect), Call::LikelyBenign);
+    assert_eq!(of("", &suspect), Call::Undecided);
+    // It may have been forgotten there.
+    let mut pointer = suspect;
+    pointer.usage[0].uses = vec![Use::Address];
+    assert_eq!(of(&protected, &pointer), Call::LikelyHarmful);
+    for known in [RaceStanding::Unordered, RaceStanding::Caught] {
+        let call = of(&protected, &standing(known));
+        assert_eq!(call, Call::LikelyHarmful, "{known:?}");
+    }
 }
 
 #[test]

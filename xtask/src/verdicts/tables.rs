@@ -63,6 +63,11 @@ impl Judged {
         (sum.instances() > 0).then_some(sum)
     }
 
+    /// Whether a race that does harm was caught, so that it could have been called benign.
+    pub fn shows_something(&self) -> bool {
+        self.label.harmful && self.call(Stage::Both).is_some()
+    }
+
     fn is_missed(&self, stage: Stage) -> bool {
         self.label.harmful && self.call(stage) == Some(Call::LikelyBenign)
     }

@@ -11,16 +11,24 @@ const PATIENCE: Duration = Duration::from_secs(20);
 pub struct Theatre {
     pub scenario: Scenario,
     worker: Worker,
+    judgement: Option<Judgement>,
 }
 
 impl Theatre {
     pub fn new(scenario: Scenario, stream: UnixStream) -> Result<Self, String> {
         let worker = Worker::over(stream, PATIENCE).map_err(|error| error.to_string())?;
-        Ok(Self { scenario, worker })
+        Ok(Self {
+            scenario,
+            worker,
+            judgement: None,
+        })
     }
 
     /// All orders, and how they differ.
     pub fn judge(&mut self) -> Result<Judgement, String> {
+        if let Some(judgement) = &self.judgement {
+            return Ok(judgement.clone());
+        }
         let Scenario {
             scene,
             memory,
@@ -28,7 +36,9 @@ impl Theatre {
             ..
         } = &mut self.scenario;
         let judged = self.worker.judge(scene, memory, *limits);
-        judged.map_err(|error| error.to_string())
+        let judgement = judged.map_err(|error| error.to_string())?;
+        self.judgement = Some(judgement.clone());
+        Ok(judgement)
     }
 
     /// The order that shows the most.

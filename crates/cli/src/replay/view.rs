@@ -4,16 +4,19 @@ use super::order_text;
 use super::theatre::Theatre;
 use redhanded_image::Instruction;
 use redhanded_replay::{
-    Call, Difference, Ended, Fetched, Followed, Memory, Order, Part, Scenario, Side, Step, number,
-    page_of,
+    Call, Difference, Ended, Followed, Order, Part, Ranges, Scenario, Side, Step, number, page_of,
 };
-use std::collections::BTreeMap;
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write;
+use std::rc::Rc;
 
 /// The width of one thread's column.
 const COLUMN: usize = 56;
 /// Rows of one thread that are shown before those without shared bytes are left out.
 const MOST_ROWS: usize = 60;
+/// Characters of any name or source line that are shown.
+const MOST_CHARACTERS: usize = 400;
 
 /// The text for people.
 pub fn view(theatre: &mut Theatre, order: Order, all: bool) -> Result<String, String> {
@@ -53,6 +56,8 @@ pub fn view(theatre: &mut Theatre, order: Order, all: bool) -> Result<String, St
     let parting = parting(&followed, &compared);
     let mut rows = Rows {
         scenario,
+        race: Ranges::new(scenario.scene.race.clone()),
+        lines: HashMap::new(),
         bytes: start
             .pages
             .iter()
@@ -83,7 +88,7 @@ pub fn view(theatre: &mut Theatre, order: Order, all: bool) -> Result<String, St
 /// One or more instructions of the same line.
 struct Row {
     side: Side,
-    line: String,
+    line: Rc<str>,
     values: Vec<String>,
     /// Whether it touches bytes that both use.
     shared: bool,
@@ -93,6 +98,10 @@ struct Row {
 
 struct Rows<'a> {
     scenario: &'a Scenario,
+    /// What is raced on.
+    race: Ranges,
+    /// The lines of instructions, which may run thousands of times.
+    lines: HashMap<u64, Rc<str>>,
     /// Memory as it is at this step.
     bytes: BTreeMap<u64, [u8; 4096]>,
     told: Vec<Row>,
@@ -103,7 +112,10 @@ struct Rows<'a> {
 impl Rows<'_> {
     fn add(&mut self, step: &Step, parts: Option<String>) {
         self.seen[step.side as usize] += usize::from(step.part != Part::Write);
-        let line = line(self.scenario, step.ip);
+        let line = match self.lines.entry(step.ip) {
+            Entry::Occupied(known) => Rc::clone(known.get()),
+            Entry::Vacant(new) => Rc::clone(new.insert(line(self.scenario, step.ip).into())),
+        };
         let mut values = Vec::new();
         let mut shared = false;
         for (at, bytes) in &step.reads {
@@ -142,14 +154,12 @@ impl Rows<'_> {
 
     /// Whether it is among what the race is on.
     fn is_shared(&self, at: u64, len: usize) -> bool {
-        let race = &self.scenario.scene.race;
-        race.iter()
-            .any(|(start, end)| at < *end && *start < at.saturating_add(len as u64))
+        self.race.touch(at, len as u64)
     }
 
     fn name(&self, at: u64) -> String {
         match self.scenario.data.get(&at) {
-            Some((_, name)) => name.clone(),
+            Some((_, name)) => clean(name),
             None => format!("[{at:#x}]"),
         }
     }
@@ -195,26 +205,29 @@ impl Rows<'_> {
 /// Where each thread first does or reads something else than in the other order.
 fn parting(this: &Followed, that: &Followed) -> [Option<usize>; 2] {
     [Side::A, Side::B].map(|side| {
-        let of = |followed: &'_ Followed| -> Vec<Step> {
-            let steps = followed.steps.iter().filter(|step| step.side == side);
-            // An interrupted update is one step in the other order.
-            steps
-                .filter(|step| step.part != Part::Write)
-                .cloned()
-                .collect()
-        };
-        let (a, b) = (of(this), of(that));
-        let same = |(x, y): &(&Step, &Step)| x.ip == y.ip && x.reads == y.reads;
-        let common = a.iter().zip(&b).take_while(same).count();
-        (common < a.len().max(b.len())).then_some(common)
+        let (mut a, mut b) = (parts(this, side), parts(that, side));
+        let mut common = 0;
+        loop {
+            match (a.next(), b.next()) {
+                (None, None) => return None,
+                (Some(x), Some(y)) if x.ip == y.ip && x.reads == y.reads => common += 1,
+                _ => return Some(common),
+            }
+        }
     })
+}
+
+/// The steps of one thread. An interrupted update is one step in the other order.
+fn parts(followed: &Followed, side: Side) -> impl Iterator<Item = &Step> {
+    let steps = followed.steps.iter().filter(move |step| step.side == side);
+    steps.filter(|step| step.part != Part::Write)
 }
 
 fn parting_note(order: &str) -> String {
     format!("-- from here on not as in order {order}")
 }
 
-/// A source line, or an instruction where there is none.
+/// A source line, or an instruction where there is none, as it can be shown.
 fn line(scenario: &Scenario, ip: u64) -> String {
     let place = scenario.places.get(&ip);
     if let Some(place) = place
@@ -222,23 +235,22 @@ fn line(scenario: &Scenario, ip: u64) -> String {
     {
         let name = file.rsplit('/').next().unwrap_or(file);
         let text = place.text.as_deref().unwrap_or_default().trim();
-        return format!("{name}:{line}  {text}");
+        return clean(&format!("{}:{line}  {}", clean(name), clean(text)));
     }
-    let function = place.and_then(|place| place.function.clone());
+    let function = place.and_then(|place| place.function.as_ref());
     let function = function
-        .map(|name| format!("  ({name})"))
+        .map(|name| format!("  ({})", clean(name)))
         .unwrap_or_default();
     format!("{ip:#x}  {}{function}", instruction(scenario, ip))
 }
 
 fn instruction(scenario: &Scenario, ip: u64) -> String {
-    let mut memory = scenario.memory.clone();
     let mut code = Vec::new();
     for at in (ip..).take(15) {
-        match memory.fetch(page_of(at)) {
-            Fetched::Page(page) => code.push(page.bytes.0[(at % 4096) as usize]),
-            _ => break,
-        }
+        let Some(page) = scenario.memory.get(page_of(at)) else {
+            break;
+        };
+        code.push(page.bytes.0[(at % 4096) as usize]);
     }
     let decoded = Instruction::decode(&code, ip);
     decoded.map_or_else(|| "?".to_owned(), |instruction| instruction.text())
@@ -264,14 +276,24 @@ fn conclude(text: &mut String, scenario: &Scenario, call: &Call) {
             this,
             that,
             differences,
+            further,
+            untold,
         } => {
-            let (x, y) = (order_text(*this), order_text(*that));
-            let _ = writeln!(text, "After order {x} and after order {y}:");
-            for difference in differences {
+            let first = differences.iter().map(|difference| (that, difference));
+            let further = further.iter().map(|(order, it)| (order, it));
+            let mut before = None;
+            for (that, difference) in first.chain(further) {
+                if before != Some(that) {
+                    let (x, y) = (order_text(*this), order_text(*that));
+                    let _ = writeln!(text, "After order {x} and after order {y}:");
+                    before = Some(that);
+                }
                 let words = difference_words(scenario, difference);
                 let _ = writeln!(text, "  {}", clean(&words));
             }
-            Ok(())
+            untold.as_ref().map_or(Ok(()), |why| {
+                writeln!(text, "Other orders may differ in more: {why}")
+            })
         }
     };
 }
@@ -285,10 +307,11 @@ fn difference_words(scenario: &Scenario, difference: &Difference) -> String {
             words,
         } => {
             let mut below = scenario.data.range(..=*address).rev();
-            let found = below.find(|(at, (len, _))| *address < **at + *len);
+            let found = below.find(|(at, (len, _))| *address < at.saturating_add(*len));
             let Some((at, (len, name))) = found else {
                 return format!("[{address:#x}]: {} or {}", number(this), number(that));
             };
+            let name = clean(name);
             match whole((*at, *len), *address, [this, that], *words) {
                 Some([this, that]) => format!("{name}: {this} or {that}"),
                 None => format!(
@@ -355,13 +378,25 @@ fn cell(text: &str) -> String {
 }
 
 fn clean(text: &str) -> String {
-    let shown = |c: char| if c.is_control() { ' ' } else { c };
-    text.chars().map(shown).take(400).collect()
+    // Lines of source have tabs.
+    let shown = |c: char| if c == '\t' { ' ' } else { c };
+    let start: String = text.chars().take(MOST_CHARACTERS).map(shown).collect();
+    redhanded_report::clean(&start, true).into_owned()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_a_terminal_acts_on_is_spelled_out() {
+        assert_eq!(clean("\x1b[2J a\u{202e}b\tc"), "\\x1b[2J a\\u{202e}b c");
+        assert_eq!(clean("a\u{200b}b"), "a\\u{200b}b");
+        assert_eq!(clean(&"x".repeat(1000)).len(), MOST_CHARACTERS);
+        // A column shows what was cleaned before.
+        assert_eq!(cell("\x1b").trim_end(), "\\x1b");
+        assert_eq!(cell(&clean("\x1b")), cell("\x1b"));
+    }
 
     #[test]
     fn a_value_is_told_whole() {

@@ -180,6 +180,14 @@ fn a_program_that_gives_up_its_rights_is_read_for_without_them() {
 
 #[test]
 fn a_worker_that_gives_no_answer_is_replaced() {
+    // It hangs, or it dies.
+    for signal in [Signal::SIGSTOP, Signal::SIGKILL] {
+        replaced_after(signal);
+    }
+}
+
+#[track_caller]
+fn replaced_after(signal: Signal) {
     let place = Place::with("racy");
     let line = "run --for 10s --kill --json report.json -- ./racy";
     let running = place.start(place.redhanded(line.split(' ')));
@@ -192,7 +200,7 @@ fn a_worker_that_gives_no_answer_is_replaced() {
         assert!(start.elapsed() < Duration::from_secs(60), "nobody replays");
         std::thread::sleep(Duration::from_millis(1));
     };
-    kill(Pid::from_raw(worker.cast_signed()), Signal::SIGSTOP).unwrap();
+    kill(Pid::from_raw(worker.cast_signed()), signal).unwrap();
     let outcome = running.end();
     assert_eq!(outcome.status, 66, "{outcome:#?}");
     let report = fs::read(place.path("report.json")).unwrap();

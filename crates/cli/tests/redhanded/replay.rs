@@ -353,6 +353,108 @@ fn long_scenario() -> Scenario {
     }
 }
 
+/// Thread A looks whether there is something and uses it, and both count. Thread B takes it away.
+fn cleared() -> Scenario {
+    const DATA: u64 = 0x20_0000;
+    let uses: [(&[u8], u32, &str); 6] = [
+        (&[0xff, 0x47, 0x08], 3, "counter++;"), // inc dword ptr [rdi + 8]
+        (&[0x48, 0x8b, 0x07], 4, "if (published)"), // mov rax, [rdi]
+        (&[0x48, 0x85, 0xc0], 4, "if (published)"), // test rax, rax
+        (&[0x74, 0x05], 4, "if (published)"),   // je to the fence
+        (&[0x48, 0x8b, 0x07], 5, "value = *published;"), // mov rax, [rdi]
+        (&[0x8b, 0x00], 5, "value = *published;"), // mov eax, [rax]
+    ];
+    let clears: [(&[u8], u32, &str); 2] = [
+        (&[0x48, 0xc7, 0x07, 0, 0, 0, 0], 9, "published = 0;"), // mov qword ptr [rdi], 0
+        (&[0xff, 0x47, 0x08], 10, "counter++;"),                // inc dword ptr [rdi + 8]
+    ];
+    let mut scenario = long_scenario();
+    let mut memory = Snapshot::new(true);
+    let mut place = |start: u64, function: &str, code: &[(&[u8], u32, &str)]| {
+        let mut at = start;
+        for (bytes, line, text) in code {
+            memory.write(at, bytes);
+            let place = redhanded_replay::Place {
+                function: Some(function.to_owned()),
+                line: Some(("source/app.c".to_owned(), *line)),
+                text: Some(format!("    {text}")),
+            };
+            scenario.places.insert(at, place);
+            at += bytes.len() as u64;
+        }
+        // mfence, of which no line is known
+        memory.write(at, &[0x0f, 0xae, 0xf0]);
+    };
+    place(0x10_0000, "use_it", &uses);
+    place(0x11_0000, "clear_it", &clears);
+    memory.write(DATA, &(DATA + 16).to_le_bytes());
+    memory.write(DATA + 8, &41_u32.to_le_bytes());
+    memory.write(DATA + 16, &7_u32.to_le_bytes());
+    scenario.memory = memory;
+    scenario.what = "published".to_owned();
+    scenario.program = vec!["./app".to_owned(), "fast".to_owned()];
+    scenario.names = ["reader".to_owned(), "writer".to_owned()];
+    scenario.scene.race = vec![(DATA, DATA + 8)];
+    scenario.limits = Limits::default();
+    let named = [(DATA, (8, "published")), (DATA + 8, (4, "counter"))];
+    let named = named.map(|(at, (len, name))| (at, (len, name.to_owned())));
+    scenario.data = BTreeMap::from(named);
+    scenario
+}
+
+/// The file was written once, and every machine prints the same of it. When another text is
+/// meant, `REDHANDED_WRITE_FIXTURES=1` writes both anew.
+#[test]
+fn a_committed_scenario_is_replayed_as_ever() {
+    let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/redhanded/fixtures");
+    let path = fixtures.join("cleared.scenario");
+    let writes = std::env::var_os("REDHANDED_WRITE_FIXTURES").is_some();
+    if writes {
+        fs::write(&path, cleared().to_bytes()).unwrap();
+    }
+    let file = fs::File::open(&path).unwrap();
+    assert_eq!(Scenario::read(file).unwrap(), cleared());
+    let mut printed = String::new();
+    for words in [
+        "",
+        "--order a",
+        "--order a:2",
+        "--order b:1",
+        "--weak-memory --order b~1",
+    ] {
+        let arguments = ["replay", path.to_str().unwrap()].into_iter();
+        let outcome = Place::new().run(arguments.chain(words.split_whitespace()));
+        assert_eq!(outcome.status, 0, "{outcome:#?}");
+        printed.push_str(&format!("$ redhanded replay cleared.scenario {words}\n"));
+        printed.push_str(&outcome.stdout());
+        printed.push('\n');
+    }
+    if writes {
+        fs::write(fixtures.join("cleared.txt"), &printed).unwrap();
+    }
+    let expected = fs::read_to_string(fixtures.join("cleared.txt")).unwrap();
+    assert_eq!(printed, expected, "{printed}");
+}
+
+/// What a file holds and nobody uses must cost nothing for each of the steps.
+#[test]
+fn a_scenario_of_many_pages_and_steps_is_shown() {
+    let mut scenario = long_scenario();
+    for page in 0..20_000 {
+        scenario.memory.page(0x1000_0000 + page * 4096);
+    }
+    scenario.scene.race = (0..20_000)
+        .map(|n| (0x30_0000 + n * 2, 0x30_0001 + n * 2))
+        .chain(scenario.scene.race)
+        .collect();
+    let place = Place::new();
+    fs::write(place.path("large.scenario"), scenario.to_bytes()).unwrap();
+    let outcome = place.run(["replay", "--all", "large.scenario"]);
+    assert_eq!(outcome.status, 0, "{outcome:#?}");
+    let shown = outcome.stdout();
+    assert!(shown.matches("inc dword ptr [rdi]").count() >= 5000);
+}
+
 #[test]
 fn gdb_continues_both_ways_over_thousands_of_steps() {
     let place = Place::new();

@@ -118,9 +118,37 @@ fn a_counter_stays_benign_while_only_it_changes() {
     }
     assert_eq!(many.difference.len(), MOST_DIFFERENCES);
     assert_eq!(call(&counter, Some(many.clone())), Call::LikelyBenign);
+    let mut beside_a_failure = ReplayTally {
+        difference: many.difference[1..].to_vec(),
+        ..many.clone()
+    };
     many.add(changed(vec![differing(false)]));
     assert_eq!(many.difference.len(), MOST_DIFFERENCES);
     assert_eq!(call(&counter, Some(many)), Call::LikelyHarmful);
+    // That a replay failed is nothing that differs.
+    let failure = Differing {
+        what: FAILED_REPLAY.to_owned(),
+        ..differing(false)
+    };
+    beside_a_failure.add(ReplayTally {
+        difference: vec![failure],
+        ..failed()
+    });
+    assert_eq!(
+        call(&counter, Some(beside_a_failure.clone())),
+        Call::LikelyBenign
+    );
+    beside_a_failure.add(changed(vec![differing(false)]));
+    assert_eq!(call(&counter, Some(beside_a_failure)), Call::LikelyHarmful);
+    // One instance alone is cut, too.
+    let mut one = ReplayTally::default();
+    let values = (0..2 * MOST_DIFFERENCES).map(|n| Differing {
+        this: n.to_string(),
+        ..differing(true)
+    });
+    one.add(changed(values.chain([differing(false)]).collect()));
+    assert_eq!(one.difference.len(), MOST_DIFFERENCES);
+    assert_eq!(call(&counter, Some(one)), Call::LikelyHarmful);
     // Whoever shows it shows the one value or the other.
     let copy = changed(vec![Differing {
         copy: true,

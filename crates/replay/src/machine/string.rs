@@ -14,9 +14,11 @@ impl Machine<'_> {
         if is_narrow(i) {
             return Err(unsupported(i));
         }
+        // Input and output is refused even if it is repeated no times.
+        let size = size(i)?;
         let repeats = i.has_rep_prefix() || i.has_repne_prefix();
         if !repeats {
-            self.once(i)?;
+            self.once(i, size)?;
             self.ip = decoded.next;
             return Ok(());
         }
@@ -25,7 +27,7 @@ impl Machine<'_> {
                 return Ok(());
             }
             self.repeats -= 1;
-            self.once(i)?;
+            self.once(i, size)?;
             self.native.file.general[RCX] -= 1;
             let compares = matches!(
                 i.mnemonic(),
@@ -46,15 +48,8 @@ impl Machine<'_> {
         Ok(())
     }
 
-    fn once(&mut self, i: &Instruction) -> Result<(), End> {
+    fn once(&mut self, i: &Instruction, size: usize) -> Result<(), End> {
         use Mnemonic as M;
-        let size = match i.mnemonic() {
-            M::Movsb | M::Stosb | M::Lodsb | M::Cmpsb | M::Scasb => 1,
-            M::Movsw | M::Stosw | M::Lodsw | M::Cmpsw | M::Scasw => 2,
-            M::Movsd | M::Stosd | M::Lodsd | M::Cmpsd | M::Scasd => 4,
-            M::Movsq | M::Stosq | M::Lodsq | M::Cmpsq | M::Scasq => 8,
-            _ => return Err(unsupported(i)),
-        };
         let step = if self.has_flag(flag::DF) {
             (size as u64).wrapping_neg()
         } else {
@@ -108,6 +103,18 @@ impl Machine<'_> {
             general[RDI] = general[RDI].wrapping_add(step);
         }
         Ok(())
+    }
+}
+
+/// How many bytes it moves or compares at a time.
+fn size(i: &Instruction) -> Result<usize, End> {
+    use Mnemonic as M;
+    match i.mnemonic() {
+        M::Movsb | M::Stosb | M::Lodsb | M::Cmpsb | M::Scasb => Ok(1),
+        M::Movsw | M::Stosw | M::Lodsw | M::Cmpsw | M::Scasw => Ok(2),
+        M::Movsd | M::Stosd | M::Lodsd | M::Cmpsd | M::Scasd => Ok(4),
+        M::Movsq | M::Stosq | M::Lodsq | M::Cmpsq | M::Scasq => Ok(8),
+        _ => Err(unsupported(i)),
     }
 }
 

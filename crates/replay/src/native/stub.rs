@@ -144,21 +144,26 @@ fn uses_mxcsr(mnemonic: Mnemonic) -> bool {
     !(name.starts_with('p') || name.starts_with("mov") || name.starts_with("xor"))
 }
 
-/// Which flags the stub takes in: `None` if none, otherwise all.
-fn loads_flags(instruction: &Instruction) -> bool {
-    use Mnemonic::{And, Or, Rcl, Rcr, Rol, Ror, Sal, Sar, Shl, Shld, Shr, Shrd, Test, Xor};
-    let mnemonic = instruction.mnemonic();
-    // With a count of zero these leave the flags alone.
-    let shifts = matches!(
+/// Whether it shifts or rotates: with a count of zero that leaves the flags alone, and with one
+/// that comes to zero, as 17 does for 16 bits and the carry, only some of them.
+fn shifts(mnemonic: Mnemonic) -> bool {
+    use Mnemonic::{Rcl, Rcr, Rol, Ror, Sal, Sar, Shl, Shld, Shr, Shrd};
+    matches!(
         mnemonic,
         Rcl | Rcr | Rol | Ror | Sal | Sar | Shl | Shld | Shr | Shrd
-    );
+    )
+}
+
+/// Whether the stub takes the flags in.
+fn loads_flags(instruction: &Instruction) -> bool {
+    use Mnemonic::{And, Or, Test, Xor};
+    let mnemonic = instruction.mnemonic();
     let undefined = if matches!(mnemonic, And | Or | Xor | Test) {
         RflagsBits::NONE
     } else {
         instruction.rflags_undefined()
     };
-    shifts || instruction.rflags_read() != 0 || undefined != 0
+    shifts(mnemonic) || instruction.rflags_read() != 0 || undefined != 0
 }
 
 /// A stub, and what it does to the flags.
@@ -264,7 +269,7 @@ pub(crate) fn build(
     }
 
     let loads = loads_flags(instruction);
-    let modified = u64::from(instruction.rflags_modified()) != 0;
+    let modified = instruction.rflags_modified() != 0 || shifts(instruction.mnemonic());
     let vector = !uses.vectors.is_empty();
     let mxcsr = vector && uses_mxcsr(instruction.mnemonic());
     let stack = uses.general.iter().find(|(r, _)| *r == Register::RSP);

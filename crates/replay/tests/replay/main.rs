@@ -5,6 +5,7 @@ mod hostile;
 mod oracle;
 mod random;
 mod scenarios;
+mod steady;
 mod tracee;
 mod undo;
 

@@ -283,6 +283,33 @@ fn a_mask_does_not_prevent_every_fault() {
     assert!(checked.is_ok(), "{checked:?}");
 }
 
+/// Found by a longer run, too.
+#[test]
+fn input_that_is_repeated_no_times_is_refused_all_the_same() {
+    let mut bench = Bench::new();
+    let mut general = [bench.data; 16];
+    general[1] = 0;
+    // repne insb, rep outsb
+    for code in [[0xf2, 0x6c], [0xf3, 0x6e]] {
+        let checked = bench.check(&code, &general, 0x202);
+        assert!(checked.is_ok(), "{checked:?}");
+    }
+}
+
+/// Found by a longer run, too.
+#[test]
+fn a_rotation_by_as_much_as_there_is_changes_flags() {
+    let mut bench = Bench::new();
+    let mut general = [bench.data; 16];
+    general[2] = 0;
+    // rcl dx, 0xf1: by 17 of 17 bits
+    let code = [0x66, 0xc1, 0xd2, 0xf1];
+    for flags in [0xe06, 0x202] {
+        let checked = bench.check(&code, &general, flags);
+        assert!(matches!(checked, Ok(true)), "{checked:?}");
+    }
+}
+
 const fn flag_mask() -> u64 {
     redhanded_replay::flag::STATUS | redhanded_replay::flag::DF
 }

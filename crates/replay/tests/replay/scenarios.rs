@@ -84,6 +84,83 @@ fn the_bytes_around_what_differs_are_told() {
     assert_eq!(words, Some([5 << 32 | 7, 6 << 32 | 7]));
 }
 
+/// Thread A keeps the number that it reads, and looks whether it is still there.
+fn looks_twice(if_not: &str) -> Judgement {
+    let reader = format!(
+        "mov eax, [data]; mov [data + 16], eax; cmp eax, [data]; jne 1f; mfence; mov eax, 1; ret
+        1: {if_not}"
+    );
+    judge(&reader, "add dword ptr [data], 1; mfence; ret", &[5])
+}
+
+#[test]
+fn what_only_an_interrupted_thread_shows_is_told() {
+    let judgement = looks_twice("mov dword ptr [data + 24], 9; mfence; mov eax, 1; ret");
+    let side = Side::A;
+    let Call::StateChange {
+        that,
+        differences,
+        further,
+        untold: None,
+        ..
+    } = judgement.call
+    else {
+        panic!("{judgement:#?}")
+    };
+    // Either thread first: the copy alone.
+    assert_eq!(that, Order::First(Side::B));
+    let differences: Vec<_> = differences.into_iter().map(bare).collect();
+    assert_eq!(differences, [memory(DATA + 16, &[5], &[6])]);
+    let further = further.into_iter().map(|(order, it)| (order, bare(it)));
+    let split = Order::Split { side, after: 1 };
+    let expected = [
+        (split, Difference::Path { side }),
+        (split, memory(DATA + 24, &[0], &[9])),
+    ];
+    assert_eq!(further.collect::<Vec<_>>(), expected);
+}
+
+#[test]
+fn an_order_that_cannot_be_compared_is_told_beside_those_that_differ() {
+    let judgement = looks_twice("int3");
+    let (side, end) = (Side::A, End::Trap(Trap::Breakpoint));
+    let Call::StateChange {
+        further, untold, ..
+    } = judgement.call
+    else {
+        panic!("{judgement:#?}")
+    };
+    assert_eq!(further, []);
+    assert_eq!(untold, Some(Failure::Incomparable { side, end }));
+}
+
+#[test]
+fn a_list_of_differences_that_is_cut_short_says_so() {
+    let copies = |count: u32| {
+        let code = format!(
+            "mov eax, [data]; lea rdi, [data + 16]; mov ecx, {count}
+            1: mov [rdi], eax; add rdi, 8; dec ecx; jnz 1b; mfence; mov eax, 1; ret"
+        );
+        judge(&code, "mov dword ptr [data], 6; mfence; ret", &[5]).call
+    };
+    for (count, listed, expected) in [
+        (32, 32, None),
+        (33, 32, Some(Failure::ManyDifferences)),
+        (300, 32, Some(Failure::ManyDifferences)),
+    ] {
+        let call = copies(count);
+        let Call::StateChange {
+            differences,
+            untold,
+            ..
+        } = &call
+        else {
+            panic!("{call:#?}")
+        };
+        assert_eq!((differences.len(), untold), (listed, &expected), "{count}");
+    }
+}
+
 #[test]
 fn an_update_by_one_instruction_is_lost_between_its_read_and_its_write() {
     let add = "add dword ptr [data], 1; mfence; xor eax, eax";

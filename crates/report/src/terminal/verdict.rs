@@ -71,8 +71,9 @@ fn role(call: Call) -> Role {
     }
 }
 
-/// What the replays came to.
-fn replayed(tally: &ReplayTally) -> Option<String> {
+/// What the replays of a race came to, in one sentence.
+#[must_use]
+pub fn replayed(tally: &ReplayTally) -> Option<String> {
     let difference = difference(tally);
     let of = counted(tally.instances(), "replay", "replays");
     if tally.faults > 0 {

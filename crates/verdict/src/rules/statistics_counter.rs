@@ -4,7 +4,7 @@
 //! two instances, but for falls that updates explain which were lost: a thread that was held
 //! writes back what it had read before; and by no code of the module that counts the same variable down. A value that
 //! goes anywhere after it was counted (a ticket, an index) speaks against it. A branch on it
-//! makes it less certain, because thresholds are branches too. If only one of two writers has a
+//! does not, because thresholds are branches too (see `counter_branch`). If only one of two writers has a
 //! barrier near it, that may be a lock that the other forgot, and nothing is decided. It is wrong about a count that is
 //! relied on later and elsewhere, such as one that must be exact for a bill.
 
@@ -51,9 +51,6 @@ pub fn rule(subject: &Subject<'_>) -> Option<Leaning> {
         return Some(Leaning::hint(NAME, Leans::Benign, facts));
     };
     facts.push(growth(history));
-    if sides.iter().any(|side| side.uses(&Use::Branch)) {
-        facts.push("a branch depends on it".to_owned());
-    }
     benign(NAME, facts)
 }
 
