@@ -16,10 +16,13 @@ pub const UNKNOWN_ORIGIN: &str = "unknown origin";
 const BEHIND_A_POINTER: &str = "pointee ";
 
 impl Fingerprint {
-    /// The fingerprint of accesses at `places` to `what`. A place is a function
-    /// with the kind of its access; `what` a variable and field, or a region.
+    /// The fingerprint of accesses at `places` to `what`: a variable and field, or a region.
+    /// Of a single access the other place is unknown.
     #[must_use]
     pub fn new(mut places: Vec<String>, what: &str) -> Self {
+        if places.len() == 1 {
+            places.push(UNKNOWN_ORIGIN.to_owned());
+        }
         places.sort();
         Self(format!("{} @ {what}", places.join(" | ")))
     }
@@ -43,6 +46,15 @@ impl Fingerprint {
     #[must_use]
     pub fn on(&self, what: &str) -> Self {
         Self(format!("{} @ {what}", self.places()))
+    }
+
+    /// Other code places on the same.
+    #[must_use]
+    pub fn between(&self, places: Vec<String>) -> Self {
+        match self.0.rsplit_once(" @ ") {
+            Some((_, what)) => Self::new(places, what),
+            None => self.clone(),
+        }
     }
 
     /// What a race on a member behind a pointer is on.
