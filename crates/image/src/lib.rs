@@ -42,8 +42,8 @@ mod vector_copy;
 mod waiting;
 
 pub use debug::{
-    DebugInfo, DebugSearch, How, Named, Part, Pointed, Reading, Shown, Source, SourceFrame, Step,
-    Variable,
+    CarriedSource, DebugInfo, DebugSearch, How, Named, Part, Pointed, Reading, Shown, Source,
+    SourceFrame, SourceText, Step, Variable,
 };
 pub use elf::{Image, ImageError, Segment};
 pub use functions::{Function, Functions};

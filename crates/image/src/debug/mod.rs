@@ -24,6 +24,7 @@ mod program;
 mod reading;
 mod scope;
 mod sections;
+mod source_text;
 mod sources;
 mod symbols;
 mod text;
@@ -32,6 +33,7 @@ mod variables;
 mod words;
 
 pub use locate::DebugSearch;
+pub use source_text::{CarriedSource, SourceText};
 pub use parts::{Part, Step};
 pub use pointers::{Named, Pointed, Source};
 pub use reading::{Reading, Shown};
@@ -140,7 +142,7 @@ impl DebugInfo {
                 loaded: OnceLock::new(),
                 symbols: OnceLock::new(),
                 types: Arc::clone(&image.types),
-                judge: Judge::new(search.sources.clone()),
+                judge: Judge::new(search.clone()),
                 flows: pointers::Flows::default(),
                 search,
             }),
