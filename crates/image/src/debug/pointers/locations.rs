@@ -176,6 +176,12 @@ impl<'d> Reader<'_, 'd> {
                     let Some(location) = entry.attr_value(dw::DW_AT_location) else {
                         continue;
                     };
+                    // GCC has a variable for each capture of a lambda, behind the pointer to the
+                    // object that has them all. That one has a variable, too.
+                    let is_own = entry.tag() == dw::DW_TAG_formal_parameter;
+                    if !is_own && entry.attr_value(dw::DW_AT_artificial).is_some() {
+                        continue;
+                    }
                     if let AttributeValue::Exprloc(expression) = location {
                         let whole = whole.get_or_insert_with(|| {
                             let scope = self.program.entry(scope);
