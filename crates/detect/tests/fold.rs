@@ -172,6 +172,7 @@ fn on_heap(race: Race, member: Option<&str>) -> Race {
         part_type: "int".to_owned(),
         from: PointeeSource::Followed,
         doubtful: false,
+        outside: false,
     });
     let what = What {
         name: None,

@@ -241,6 +241,9 @@ pub struct Pointee {
     pub from: PointeeSource,
     /// Whether it may be something else.
     pub doubtful: bool,
+    /// Whether the bytes are those of another variable: an index leads out of the array.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub outside: bool,
 }
 
 /// How it is known what is behind a pointer.

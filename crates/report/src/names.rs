@@ -37,19 +37,32 @@ pub(crate) fn pointee(pointee: &Pointee) -> String {
 
 /// What each side takes the bytes for, if that is not the same.
 pub(crate) fn sides_differ(race: &Race) -> Option<String> {
+    if !race.what.sides_differ {
+        return None;
+    }
+    if race.what.name.is_some() {
+        let own = object(&race.what)?;
+        let mut sides = ["held", "caught"].into_iter().zip(&race.accesses);
+        return sides.find_map(|(side, access)| {
+            let meant = access.pointee.as_ref().filter(|pointee| pointee.outside)?;
+            let name = meant.expression.clone().unwrap_or_else(|| meant.name());
+            Some(format!(
+                "The {side} thread takes these bytes for {name}, which is outside the array: \
+                 they are {own}."
+            ))
+        });
+    }
     let mut sides = race
         .accesses
         .iter()
         .filter_map(|side| side.pointee.as_ref());
     let (one, other) = (sides.next()?, sides.next()?);
-    race.what.sides_differ.then(|| {
-        format!(
-            "The held thread takes these bytes for {}, the caught one for {}: one of them may be \
-             outside its object, or use memory that has become another's.",
-            pointee(one),
-            pointee(other)
-        )
-    })
+    Some(format!(
+        "The held thread takes these bytes for {}, the caught one for {}: one of them may be \
+         outside its object, or use memory that has become another's.",
+        pointee(one),
+        pointee(other)
+    ))
 }
 
 /// The type and how many bytes are accessed, which may be a part of what has that type:

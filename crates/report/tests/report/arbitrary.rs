@@ -175,6 +175,7 @@ fn pointee(name: String, doubtful: bool) -> Pointee {
         part_type: name,
         from: PointeeSource::Followed,
         doubtful,
+        outside: false,
     }
 }
 

@@ -293,6 +293,7 @@ pub fn behind_a_pointer() -> Race {
         part_type: "uint16_t".into(),
         from: PointeeSource::Variable,
         doubtful: false,
+        outside: false,
     };
     let what = What {
         name: None,
@@ -333,6 +334,7 @@ pub fn typed() -> Race {
             part_type: "enum state".into(),
             from: PointeeSource::Variable,
             doubtful: false,
+            outside: false,
         }),
         ..race.what
     };

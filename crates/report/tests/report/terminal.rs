@@ -352,6 +352,22 @@ fn two_sides_that_mean_different_things_are_told_so_first() {
 }
 
 #[test]
+fn an_index_that_leads_out_of_its_array_is_told_first() {
+    let mut race = fixtures::behind_a_pointer();
+    race.what.name = Some("limit".into());
+    race.what.pointee = None;
+    race.what.sides_differ = true;
+    let caught = race.accesses[1].pointee.as_mut().unwrap();
+    caught.expression = Some("samples[8]".into());
+    caught.outside = true;
+    let text = full(&race);
+    let told = "The caught thread takes these bytes for samples[8], which is outside the array: \
+                they are limit.";
+    let text = text.split_once('\n').unwrap().1;
+    assert!(words(text).starts_with(told), "{text}");
+}
+
+#[test]
 fn a_block_has_a_size_and_a_thread_a_creator() {
     let race = fixtures::typed();
     let text = full(&race);

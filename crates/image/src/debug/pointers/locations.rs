@@ -268,6 +268,7 @@ impl<'d> Reader<'_, 'd> {
             stride: 0,
             element: false,
             first: false,
+            global: None,
             within: None,
             written: Some(Written::Itself(name.into())),
             declared: true,

@@ -214,6 +214,7 @@ pub(super) fn member(
         stride: 0,
         element: false,
         first: reached.part.steps.iter().any(is_container),
+        global: None,
         within: None,
         written: written.map(|text| {
             if reference {
@@ -274,6 +275,7 @@ pub(super) fn pointee(program: &Program<'_>, kind: Die) -> Option<Object> {
         stride: 0,
         element: false,
         first: false,
+        global: None,
         within: None,
         written: None,
         declared: false,
@@ -391,6 +393,7 @@ pub(super) fn element(program: &Program<'_>, object: &Object, stride: u64) -> Op
         stride: 0,
         element: true,
         first: false,
+        global: object.global,
         within: within.and_then(|step| {
             Some(Arc::new(Within {
                 root: object.called,
