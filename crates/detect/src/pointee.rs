@@ -92,7 +92,7 @@ pub fn name(
     let mut told: Vec<Option<Pointee>> = told.collect();
     if what.name.is_some() {
         for (side, told) in sides.iter().zip(&mut told) {
-            let outside = side.as_ref().and_then(|side| side.outside(both, modules));
+            let outside = side.as_ref().and_then(|side| side.outside(modules));
             *told = outside.or(told.take());
         }
         let is_outside = |told: &&Option<Pointee>| told.as_ref().is_some_and(|told| told.outside);
@@ -111,12 +111,12 @@ fn expression(side: &SideEvidence) -> Option<&str> {
 
 impl Side<'_> {
     /// The element of an array that the side means, although the bytes are another variable's.
-    fn outside(&self, bytes: Bytes, modules: &[Arc<Module>]) -> Option<Pointee> {
+    fn outside(&self, modules: &[Arc<Module>]) -> Option<Pointee> {
         let module = module_at(modules, self.pc)?;
-        let own = module_at(modules, bytes.start).filter(|at| Arc::ptr_eq(at, module))?;
+        let start = self.bytes.start;
+        let own = module_at(modules, start).filter(|at| Arc::ptr_eq(at, module))?;
         let debug = module.image.as_ref()?.debug();
-        let start = own.svma(bytes.start);
-        let named = debug.outside(module.svma(self.pc), start, bytes.len)?;
+        let named = debug.outside(module.svma(self.pc), own.svma(start), self.bytes.len)?;
         Some(Pointee {
             outside: true,
             ..pointee(&named)

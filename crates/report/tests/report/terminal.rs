@@ -365,6 +365,7 @@ fn an_index_that_leads_out_of_its_array_is_told_first() {
                 they are limit.";
     let text = text.split_once('\n').unwrap().1;
     assert!(words(text).starts_with(told), "{text}");
+    assert!(text.contains("length of its array"), "{text}");
 }
 
 #[test]
