@@ -217,8 +217,8 @@ impl<'d> Program<'d> {
         }
         // GCC puts `__` before the name of what a lambda captures.
         if fields.iter().any(|field| field.name.starts_with("__"))
-            && self.is_by_gcc(holder.unit())
             && self.is_lambda(holder)
+            && self.is_by_gcc(holder.unit())
         {
             for field in &mut fields {
                 if let Some(captured) = field.name.strip_prefix("__") {

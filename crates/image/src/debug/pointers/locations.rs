@@ -176,12 +176,6 @@ impl<'d> Reader<'_, 'd> {
                     let Some(location) = entry.attr_value(dw::DW_AT_location) else {
                         continue;
                     };
-                    // GCC has a variable for each capture of a lambda, behind the pointer to the
-                    // object that has them all. That one has a variable, too.
-                    let is_own = entry.tag() == dw::DW_TAG_formal_parameter;
-                    if !is_own && entry.attr_value(dw::DW_AT_artificial).is_some() {
-                        continue;
-                    }
                     if let AttributeValue::Exprloc(expression) = location {
                         let whole = whole.get_or_insert_with(|| {
                             let scope = self.program.entry(scope);
@@ -241,7 +235,16 @@ impl<'d> Reader<'_, 'd> {
         ) else {
             return;
         };
+        let is_made = || {
+            let entry = self.program.entry(die);
+            entry.is_some_and(|entry| entry.attr_value(dw::DW_AT_artificial).is_some())
+        };
         for (at, size, place) in pieces {
+            // GCC has a variable for each capture of a lambda, behind the pointer to the object
+            // that has them all. That pointer is a variable, too.
+            if matches!(place, Place::Behind(..)) && is_made() {
+                continue;
+            }
             let known = self.known(kind, &name, at, size, place);
             self.facts.extend(known.map(|known| Fact {
                 range: range.clone(),
