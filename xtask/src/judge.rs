@@ -140,6 +140,10 @@ impl Circumstances {
         if expected.block.is_some() && what.block.map(|block| block.size) != expected.block {
             return false;
         }
+        let frame = || what.frame.as_deref().map(base_name);
+        if expected.frame.is_some() && !self.scant && frame() != expected.frame.as_deref() {
+            return false;
+        }
         if let Some(wanted) = &expected.pointee
             && !self.scant
             && what.name.is_none()

@@ -56,6 +56,7 @@ fn race(variable: &str, accesses: Vec<AccessReport>) -> Race {
             },
             pointee: None,
             sides_differ: false,
+            frame: None,
             block: None,
         },
         analysed: None,

@@ -323,6 +323,9 @@ pub struct What {
     /// The allocated block that it lies in, if that is certain.
     #[serde(default)]
     pub block: Option<Block>,
+    /// The function in whose frame on the stack it lies, if that is certain.
+    #[serde(default)]
+    pub frame: Option<String>,
 }
 
 impl Serialize for What {
@@ -340,6 +343,7 @@ impl Serialize for What {
             some "pointee": self.pointee,
             some "sides_differ": self.sides_differ.then_some(true),
             some "block": self.block,
+            some "frame": self.frame,
         })
     }
 }

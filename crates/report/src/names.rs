@@ -3,6 +3,9 @@
 
 use redhanded_model::{AccessReport, Frame, Pointee, Race, Region, What};
 
+/// The longest name of a function of which no part is left out behind the stack's thread.
+const MOST_OF_FRAME: usize = 40;
+
 /// The raced-on object by name: variable and field, as far as they are known; or type and
 /// member of what is behind a pointer.
 pub(crate) fn object(what: &What) -> Option<String> {
@@ -25,6 +28,10 @@ pub(crate) fn region(what: &What) -> String {
         (_, Some((size, 0))) => format!("heap block of {size}"),
         (_, Some((size, offset))) => format!("heap block of {size}, {offset} into it"),
         (Region::Unknown, None) => "unknown region".to_owned(),
+        (region @ Region::Stack { .. }, None) => match &what.frame {
+            Some(function) => format!("{region} in {}", shorten(function, MOST_OF_FRAME, "…")),
+            None => region.to_string(),
+        },
         (region, None) => region.to_string(),
     }
 }

@@ -108,6 +108,7 @@ fn global(name: &str, type_name: &str, size: u64) -> What {
         },
         pointee: None,
         sides_differ: false,
+        frame: None,
         block: None,
     }
 }
@@ -163,6 +164,7 @@ pub fn unknown_origin() -> Race {
         },
         pointee: None,
         sides_differ: false,
+        frame: None,
         block: None,
     };
     let mut held = access(AccessKind::Read, "wait_for_peer", "shm.c", 17);

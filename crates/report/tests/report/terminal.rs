@@ -369,6 +369,21 @@ fn an_index_that_leads_out_of_its_array_is_told_first() {
 }
 
 #[test]
+fn a_stack_is_told_with_the_function_whose_frame_it_is() {
+    let mut race = fixtures::typed();
+    let thread = fixtures::thread(4711, "worker");
+    race.what.region = Region::Stack { thread };
+    race.what.block = None;
+    assert!(!words(&full(&race)).contains(" in serve"));
+    race.what.frame = Some("serve".into());
+    let text = words(&full(&race));
+    assert!(
+        text.contains("stack of thread 4711 (worker) in serve"),
+        "{text}"
+    );
+}
+
+#[test]
 fn a_block_has_a_size_and_a_thread_a_creator() {
     let race = fixtures::typed();
     let text = full(&race);
