@@ -1,7 +1,7 @@
 // A counter of a function is lent to a thread, which adds to it atomically. Its owner adds to
 // it in its own frame, and plainly: only that side can be sampled.
 //@ build: O0 O2
-//@ expect: what=* region=stack functions=owner,step
+//@ expect: what=* region=stack frame=owner functions=owner,step
 #include "../lib/crew.h"
 
 KEEP static void step(unsigned *counter)

@@ -116,6 +116,8 @@ pub struct Expectation {
     pub typed: Vec<String>,
     /// The size of the allocator's block.
     pub block: Option<u64>,
+    /// The function in whose frame on the stack it lies.
+    pub frame: Option<String>,
     /// A word of the region it lies in: `heap`, `stack`, `shared`.
     pub region: Option<String>,
     /// The functions of the accesses, in either order.
@@ -165,6 +167,7 @@ impl Expectation {
             pointee: None,
             typed: Vec::new(),
             block: None,
+            frame: None,
             region: None,
             functions: Vec::new(),
             unknown_origin: false,
@@ -187,6 +190,7 @@ impl Expectation {
                 Some(("block", size)) => {
                     expectation.block = Some(size.parse().context("`block` is a number of bytes")?);
                 }
+                Some(("frame", name)) => expectation.frame = Some(name.to_owned()),
                 Some(("region", word)) => expectation.region = Some(word.to_owned()),
                 Some(("origin", "unknown")) => expectation.unknown_origin = true,
                 Some(("system_call", name)) => expectation.system_call = Some(name.to_owned()),
@@ -215,7 +219,7 @@ impl Expectation {
                     );
                 }
                 _ => bail!(
-                    "`{word}` is none of class=, what=, pointee=, typed=, block=, region=, functions=, contexts=, kinds=, \
+                    "`{word}` is none of class=, what=, pointee=, typed=, block=, frame=, region=, functions=, contexts=, kinds=, \
                      values=changed, origin=unknown, system_call="
                 ),
             }
@@ -272,6 +276,9 @@ impl fmt::Display for Expectation {
         }
         if let Some(block) = &self.block {
             write!(f, " block={block}")?;
+        }
+        if let Some(frame) = &self.frame {
+            write!(f, " frame={frame}")?;
         }
         if let Some(region) = &self.region {
             write!(f, " region={region}")?;

@@ -140,8 +140,13 @@ impl Circumstances {
         if expected.block.is_some() && what.block.map(|block| block.size) != expected.block {
             return false;
         }
+        let frame = || what.frame.as_deref().map(base_name);
+        if expected.frame.is_some() && !self.scant && frame() != expected.frame.as_deref() {
+            return false;
+        }
         if let Some(wanted) = &expected.pointee
             && !self.scant
+            && what.name.is_none()
             && !names_pointee(what, wanted)
         {
             return false;
@@ -157,6 +162,13 @@ impl Circumstances {
     }
 
     fn meets_sides(&self, expected: &Expectation, race: &Race) -> bool {
+        if let Some(wanted) = &expected.pointee
+            && !self.scant
+            && race.what.name.is_some()
+            && !race.accesses.iter().any(|side| means(side, wanted))
+        {
+            return false;
+        }
         let seen = |name: &FunctionName, access: &AccessReport| self.is_in(name, access);
         let does = |access: &AccessReport, side: usize| {
             expected
@@ -226,6 +238,13 @@ fn names_pointee(what: &What, wanted: &str) -> bool {
     let name = pointee.name();
     let name = name.rsplit(' ').next().unwrap_or(&name);
     name.rsplit("::").next().unwrap_or(name) == wanted
+}
+
+/// Whether a side means an element of the array `wanted`, although the bytes are another's.
+fn means(side: &AccessReport, wanted: &str) -> bool {
+    let meant = side.pointee.as_ref().filter(|pointee| pointee.outside);
+    let name = meant.and_then(|pointee| pointee.expression.as_deref());
+    name.is_some_and(|name| name.split('[').next() == Some(wanted))
 }
 
 /// Whether the variable with its field path begins with `wanted`, at a whole name.

@@ -12,6 +12,7 @@ use crate::select::Selecting;
 use crate::{arguments, screen};
 use redhanded_demo::{NEIGHBOURS, SEEDED, Variable};
 use redhanded_detect::{Budget, CREDIT, Options, Start};
+use redhanded_image::CarriedSource;
 use redhanded_model::{Class, Delays, Leans, Race, ReplayTally, Report, Strategy, Verdict};
 use redhanded_process::{Program, Settings};
 use redhanded_report::{Writer, literal, replayed};
@@ -76,7 +77,9 @@ fn program(documents: &Documents) -> Result<ExitCode, Failure> {
         function: vec!["redhanded_demo::*".to_owned()],
         ..arguments::Select::default()
     };
-    let selecting = Selecting::new(&selection, &display)?;
+    let mut selecting = Selecting::new(&selection, &display)?;
+    let (file, text) = redhanded_demo::SOURCE;
+    selecting.search.carried.push(CarriedSource { file, text });
     let observation = Observation {
         subject: Subject::Program(program),
         selecting,

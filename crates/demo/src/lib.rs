@@ -12,6 +12,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, RwLock};
 use std::time::{Duration, Instant};
 
+/// What the compiler calls this file, and its text. Whoever runs the demo may not have it
+/// where it was compiled, or at all.
+pub const SOURCE: (&str, &str) = (file!(), include_str!("lib.rs"));
+
 /// A variable of a demo, with what is done to it.
 pub struct Variable {
     /// Its name.

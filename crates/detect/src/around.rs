@@ -27,6 +27,10 @@ pub struct Around {
     /// The allocator's block that the bytes are in, if that is certain.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub block: Option<Block>,
+    /// An instruction of the function in whose frame on a side's stack the bytes are, if that is
+    /// certain.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub frame: Option<Avma>,
     /// Who created the sampled thread and the other one, if that was seen.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub created: Vec<Option<Creator>>,
@@ -61,9 +65,28 @@ impl Known {
             } else {
                 None
             },
+            frame: frame(target, record, other.map(|(_, task)| task), region),
             created,
         }
     }
+}
+
+/// Whose frame has the bytes, if they are on the stack of one of the sides.
+fn frame(
+    target: &mut dyn Inspect,
+    record: &WindowRecord,
+    other: Option<TaskId>,
+    region: &Region,
+) -> Option<Avma> {
+    let Region::Stack { thread } = region else {
+        return None;
+    };
+    let caught = other.zip(record.hit.as_ref().map(|hit| &hit.registers));
+    let mut sides = [Some((record.task, &record.registers)), caught]
+        .into_iter()
+        .flatten();
+    let (task, registers) = sides.find(|(task, _)| task.0 == thread.tid)?;
+    target.frame_at(task, registers, record.bytes.start)
 }
 
 /// Whether a block of an allocator may be there.

@@ -391,6 +391,10 @@ fn describe(collision: &Collision, modules: &[Arc<Module>]) -> Race {
     } = what(collision, modules, &evidence::expressions(&evidence));
     let pointed = pointee::name(&mut what, collision, modules, &evidence);
     what.block = collision.around.block;
+    what.frame = collision.around.frame.and_then(|at| {
+        let outermost = naming::frames(&[at], modules).pop()?;
+        outermost.function
+    });
     let teller = Interpreter {
         reading: reading.or(pointed.reading),
         collision,

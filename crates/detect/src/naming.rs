@@ -87,6 +87,7 @@ pub fn what(bytes: Bytes, region: Region, modules: &[Arc<Module>], expressions: 
         region,
         pointee: None,
         sides_differ: false,
+        frame: None,
         block: None,
     };
     let Some((variable, offset)) = variable else {

@@ -89,8 +89,17 @@ pub fn name(
         what.bit_fields = whole.map(|named| named.bit_fields).unwrap_or_default();
     }
     let told = names.iter().map(|named| named.as_ref().map(pointee));
+    let mut told: Vec<Option<Pointee>> = told.collect();
+    if what.name.is_some() {
+        for (side, told) in sides.iter().zip(&mut told) {
+            let outside = side.as_ref().and_then(|side| side.outside(modules));
+            *told = outside.or(told.take());
+        }
+        let is_outside = |told: &&Option<Pointee>| told.as_ref().is_some_and(|told| told.outside);
+        what.sides_differ = told.len() == 2 && told.iter().filter(is_outside).count() == 1;
+    }
     Pointees {
-        sides: told.collect(),
+        sides: told,
         reading,
     }
 }
@@ -101,6 +110,19 @@ fn expression(side: &SideEvidence) -> Option<&str> {
 }
 
 impl Side<'_> {
+    /// The element of an array that the side means, although the bytes are another variable's.
+    fn outside(&self, modules: &[Arc<Module>]) -> Option<Pointee> {
+        let module = module_at(modules, self.pc)?;
+        let start = self.bytes.start;
+        let own = module_at(modules, start).filter(|at| Arc::ptr_eq(at, module))?;
+        let debug = module.image.as_ref()?.debug();
+        let named = debug.outside(module.svma(self.pc), own.svma(start), self.bytes.len)?;
+        Some(Pointee {
+            outside: true,
+            ..pointee(&named)
+        })
+    }
+
     /// What the side calls some of its bytes. `text` is the source's expression there.
     fn named(&self, bytes: Bytes, modules: &[Arc<Module>], text: &str) -> Option<Named> {
         let module = module_at(modules, self.pc)?;
@@ -302,6 +324,7 @@ fn pointee(named: &Named) -> Pointee {
             Source::Followed => PointeeSource::Followed,
         },
         doubtful: named.doubtful,
+        outside: false,
     }
 }
 

@@ -60,6 +60,7 @@ fn race(variable: &str, accesses: Vec<AccessReport>) -> Race {
             },
             pointee: None,
             sides_differ: false,
+            frame: None,
             block: None,
         },
         analysed: None,
@@ -176,6 +177,7 @@ fn on_heap(race: Race, member: Option<&str>) -> Race {
         part_type: "int".to_owned(),
         from: PointeeSource::Followed,
         doubtful: false,
+        outside: false,
     });
     let what = What {
         name: None,

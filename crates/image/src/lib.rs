@@ -41,8 +41,8 @@ mod usage;
 mod vector_copy;
 
 pub use debug::{
-    DebugInfo, DebugSearch, How, Named, Part, Pointed, Reading, Shown, Source, SourceFrame, Step,
-    Variable,
+    CarriedSource, DebugInfo, DebugSearch, How, Named, Part, Pointed, Reading, Shown, Source,
+    SourceFrame, SourceText, Step, Variable,
 };
 pub use elf::{Image, ImageError, Segment};
 pub use functions::{Function, Functions};

@@ -105,45 +105,99 @@ impl Unwinder {
         registers: &Registers,
         read: &mut dyn FnMut(u64) -> Option<u64>,
     ) -> Vec<u64> {
-        let mut frame = FrameRegisters::new(registers, read);
         let mut frames = vec![registers.rip];
+        self.walk(registers, read, &mut |caller| {
+            frames.push(caller.pc);
+            frames.len() < MAX_FRAMES
+        });
+        frames
+    }
+
+    /// An instruction of the function whose frame on the stack of a task with these registers
+    /// has `address`. `None` unless tables lead there.
+    pub fn frame_at(
+        &mut self,
+        registers: &Registers,
+        address: u64,
+        read: &mut dyn FnMut(u64) -> Option<u64>,
+    ) -> Option<u64> {
+        let mut found = None;
+        let mut deeper = 0;
+        self.walk(registers, read, &mut |caller| {
+            if caller.by_table && caller.frame.contains(&address) {
+                found = Some(caller.of);
+            }
+            deeper += 1;
+            caller.by_table && found.is_none() && deeper < MAX_FRAMES
+        });
+        found
+    }
+
+    /// Goes from caller to caller for as long as `visit` wants to.
+    fn walk(
+        &mut self,
+        registers: &Registers,
+        read: &mut dyn FnMut(u64) -> Option<u64>,
+        visit: &mut dyn FnMut(&Caller) -> bool,
+    ) {
+        let mut frame = FrameRegisters::new(registers, read);
         // A return address stands for the instruction before it.
         let mut back = 0;
-        while frames.len() < MAX_FRAMES {
+        loop {
             let stack = frame.sp();
-            let Some(step) = step(&self.modules, &mut self.context, &mut frame, back) else {
+            let of = frame.pc().wrapping_sub(back);
+            let Some((step, by_table)) = step(&self.modules, &mut self.context, &mut frame, back)
+            else {
                 break;
+            };
+            let mut caller = Caller {
+                pc: frame.pc(),
+                of,
+                frame: 0..0,
+                by_table,
             };
             match step {
                 // A call pushes, so the caller's stack pointer is higher. Anything else
                 // is a cycle or garbage.
                 Step::Called if frame.sp() > stack => {
                     back = 1;
-                    frames.push(frame.pc());
+                    caller.frame = stack..frame.sp();
                 }
                 // A signal handler or an interrupt may run on its own stack, above or
                 // below. A cycle is ended by the limit.
-                Step::Switched => {
-                    back = 1;
-                    frames.push(frame.pc());
-                }
+                Step::Switched => back = 1,
                 Step::Interrupted => {
                     back = 0;
-                    frames.push(frame.pc().wrapping_add(1));
+                    caller.pc = caller.pc.wrapping_add(1);
                 }
                 Step::Called | Step::Outermost => break,
             }
+            if !visit(&caller) {
+                break;
+            }
         }
-        frames
     }
 }
 
+/// A caller, and what the step to it tells of who was called.
+struct Caller {
+    /// As in a stack.
+    pc: u64,
+    /// An instruction of who was called.
+    of: u64,
+    /// What that one has of the stack, if both are on the same.
+    frame: Range<u64>,
+    /// Whether a table led here, and no guess.
+    by_table: bool,
+}
+
+/// A step, and whether a table led there.
 fn step(
     modules: &[Module],
     context: &mut UnwindContext<usize>,
     frame: &mut FrameRegisters<'_>,
     back: u64,
-) -> Option<Step> {
+) -> Option<(Step, bool)> {
     let at = frame.pc().wrapping_sub(back);
     let module = module_at(modules, at);
     // There are no signal frames in a kernel. Looking for one would read memory, which is
@@ -151,20 +205,21 @@ fn step(
     if !module.is_some_and(|module| module.tables.is_kernel())
         && let Some(step) = frame.step_signal()
     {
-        return Some(step);
+        return Some((step, true));
     }
     if let Some(module) = module
         && let Some(step) = module
             .tables
             .step(at.wrapping_sub(module.bias), frame, context)
     {
-        return Some(step);
+        return Some((step, true));
     }
     // A function that made a call has used the stack. An interrupted one may not have.
-    frame.step_guessing(back == 0, |pc| {
+    let guessed = frame.step_guessing(back == 0, |pc| {
         module_at(modules, pc)
             .is_some_and(|module| module.code.iter().any(|code| code.contains(&pc)))
-    })
+    });
+    Some((guessed?, false))
 }
 
 fn module_at(modules: &[Module], at: u64) -> Option<&Module> {

@@ -241,6 +241,9 @@ pub struct Pointee {
     pub from: PointeeSource,
     /// Whether it may be something else.
     pub doubtful: bool,
+    /// Whether the bytes are those of another variable: an index leads out of the array.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub outside: bool,
 }
 
 /// How it is known what is behind a pointer.
@@ -320,6 +323,9 @@ pub struct What {
     /// The allocated block that it lies in, if that is certain.
     #[serde(default)]
     pub block: Option<Block>,
+    /// The function in whose frame on the stack it lies, if that is certain.
+    #[serde(default)]
+    pub frame: Option<String>,
 }
 
 impl Serialize for What {
@@ -337,6 +343,7 @@ impl Serialize for What {
             some "pointee": self.pointee,
             some "sides_differ": self.sides_differ.then_some(true),
             some "block": self.block,
+            some "frame": self.frame,
         })
     }
 }

@@ -2,6 +2,10 @@
 //! row of chunks, each with its size before it, so that a walk from the heap's start comes to
 //! the chunk that holds an address.
 //!
+//! A block from 128 KiB on, unless the program sets another limit, has a mapping of its own: its
+//! chunk begins where the mapping does. The kernel makes one of neighbouring mappings, so
+//! that several of them may be a row, too.
+//!
 //! The other threads run meanwhile. So a walk ends at whatever is no chunk, and counts only if
 //! a second one comes to the same block. Heaps are recognised by their first chunk, the cache
 //! of the thread that they were made for; those of other allocators, and of versions of glibc
@@ -17,6 +21,11 @@ const BEFORE_IS_USED: u64 = 1;
 const HAS_OWN_MAPPING: u64 = 2;
 const OF_THREAD_ARENA: u64 = 4;
 const SMALLEST: u64 = 32;
+const PAGE: u64 = 4096;
+/// A chunk with its own mapping is larger, unless the program asked for it.
+const LARGE: u64 = 128 << 10;
+/// How many chunks of a row are passed.
+const MOST_LARGE: usize = 16;
 /// The sizes of a thread's cache, of glibc since 2.30 and since 2.26.
 const CACHES: [u64; 2] = [0x290, 0x250];
 /// Heaps of other arenas than the first begin at multiples of this.
@@ -40,12 +49,15 @@ pub fn block_at(
     address: u64,
     read: Read<'_>,
 ) -> Option<Block> {
-    let (first, end) = if is_break {
-        (mapping.start, mapping.end)
+    let heap = if is_break {
+        Some((mapping.start, mapping.end))
     } else {
-        arena_chunks(&mapping, address, read)?
+        arena_chunks(&mapping, address, read)
     };
-    let walk = || Walk::new(first, end, !is_break, read)?.block(address);
+    let walk = || match heap {
+        Some((first, end)) => Walk::new(first, end, !is_break, read)?.block(address),
+        None => large_block(&mapping, address, read),
+    };
     let block = walk()?;
     (walk() == Some(block)).then_some(block)
 }
@@ -56,10 +68,7 @@ fn arena_chunks(mapping: &Range<u64>, address: u64, read: Read<'_>) -> Option<(u
     if base < mapping.start {
         return None;
     }
-    let word = |at: u64| {
-        let mut word = [0; 8];
-        read(at, &mut word).then(|| u64::from_le_bytes(word))
-    };
+    let word = |at: u64| word(at, read);
     let arena = word(base)?;
     let is_first = ARENA_AT
         .iter()
@@ -70,6 +79,61 @@ fn arena_chunks(mapping: &Range<u64>, address: u64, read: Read<'_>) -> Option<(u
     }
     let end = base.checked_add(word(base + 16)?)?;
     (end <= mapping.end).then_some((arena.checked_add(ARENA)?, end))
+}
+
+fn word(at: u64, read: Read<'_>) -> Option<u64> {
+    let mut word = [0; 8];
+    read(at, &mut word).then(|| u64::from_le_bytes(word))
+}
+
+/// The block with its own mapping that holds `address`.
+fn large_block(mapping: &Range<u64>, address: u64, read: Read<'_>) -> Option<Block> {
+    let mut at = mapping.start;
+    for _ in 0..MOST_LARGE {
+        let whole = own_mapping(at, read)?;
+        // What was left free before a block that had to be aligned. The header at the start
+        // stays, also when such a block is moved and gets another size.
+        let earliest = at.checked_add(HEADER + SMALLEST)?;
+        let aligned = (5..u64::BITS)
+            .filter_map(|power| earliest.checked_next_multiple_of(1 << power))
+            .take_while(|block| *block < mapping.end)
+            .find_map(|block| {
+                let before = block - HEADER - at;
+                let rest = own_mapping_after(before, block - HEADER, read)?;
+                Some((before, before.checked_add(rest)?))
+            });
+        let (before, size) = aligned.unwrap_or((0, whole));
+        let next = at.checked_add(size)?;
+        if size <= LARGE || !size.is_multiple_of(PAGE) || next > mapping.end {
+            return None;
+        }
+        if address < next {
+            let block = Block {
+                address: at + before + HEADER,
+                size: size - before - HEADER,
+            };
+            return block.offset_of(address).is_some().then_some(block);
+        }
+        at = next;
+    }
+    None
+}
+
+/// The size of a chunk with its own mapping, which begins at `at`.
+fn own_mapping(at: u64, read: Read<'_>) -> Option<u64> {
+    own_mapping_after(0, at, read)
+}
+
+/// The size of a chunk with its own mapping, of which so much was left free before it.
+fn own_mapping_after(before: u64, at: u64, read: Read<'_>) -> Option<u64> {
+    let mut header = [0; 16];
+    if !read(at, &mut header) {
+        return None;
+    }
+    let (first, second) = header.split_at(8);
+    let free = u64::from_le_bytes(first.try_into().ok()?);
+    let size = u64::from_le_bytes(second.try_into().ok()?);
+    (free == before && size & FLAGS == HAS_OWN_MAPPING).then_some(size & !FLAGS)
 }
 
 /// A walk from chunk to chunk.
@@ -231,6 +295,55 @@ mod tests {
             let find = |offset: u64| find_in(&memory, start, false, at + ARENA + offset);
             assert_eq!(find(0x2a0), None, "it is not the first heap");
         }
+    }
+
+    /// What chunks with their own mappings leave in memory, as offsets and words.
+    fn mapped(len: usize, words: &[(usize, u64)]) -> Vec<u8> {
+        let mut memory = vec![0; len];
+        for (at, word) in words {
+            memory[*at..*at + 8].copy_from_slice(&word.to_le_bytes());
+        }
+        memory
+    }
+
+    fn find_mapped(memory: &[u8], offset: u64) -> Option<(u64, u64)> {
+        find_in(memory, START, false, offset)
+    }
+
+    #[test]
+    fn a_large_block_has_its_own_mapping() {
+        let mut memory = mapped(0x60000, &[(8, 0x2_1002), (0x2_1008, 0x2_2002)]);
+        assert_eq!(find_mapped(&memory, 0x10), Some((0x10, 0x2_0ff0)));
+        assert_eq!(find_mapped(&memory, 0x2_0fff), Some((0x10, 0x2_0ff0)));
+        assert_eq!(find_mapped(&memory, 0x2_1020), Some((0x2_1010, 0x2_1ff0)));
+        assert_eq!(find_mapped(&memory, 8), None, "a header");
+        assert_eq!(find_mapped(&memory, 0x2_1008), None, "a header");
+        assert_eq!(find_mapped(&memory, 0x5_0000), None, "behind the last one");
+        memory[0] = 1;
+        assert_eq!(find_mapped(&memory, 0x10), None, "nothing is before it");
+        for other in [0x2_1000, 0x2_1003, 0x2_1006, 0x2_1012, 0x1002, 0x6_1002] {
+            let memory = mapped(0x60000, &[(8, other)]);
+            assert_eq!(find_mapped(&memory, 0x10), None, "{other:#x}");
+        }
+    }
+
+    #[test]
+    fn a_large_block_may_have_to_be_aligned() {
+        // To 4096 bytes: most of a page is before it, and the first header is still there.
+        let words = [(8, 0x2_3002), (0xff0, 0xff0), (0xff8, 0x2_2012)];
+        let memory = mapped(0x2_3000, &words);
+        assert_eq!(find_mapped(&memory, 0x1000), Some((0x1000, 0x2_2000)));
+        assert_eq!(find_mapped(&memory, 0x800), None, "left free");
+        // To 32 bytes: with less than a chunk before it, it would be the next one.
+        let words = [(8, 0x2_3002), (0x30, 0x30), (0x38, 0x2_2fd2)];
+        assert_eq!(
+            find_mapped(&mapped(0x2_3000, &words), 0x40),
+            Some((0x40, 0x2_2fc0))
+        );
+        // It has grown since.
+        let words = [(8, 0x2_3002), (0xff0, 0xff0), (0xff8, 0x4_2012)];
+        let memory = mapped(0x4_3000, &words);
+        assert_eq!(find_mapped(&memory, 0x4_0000), Some((0x1000, 0x4_2000)));
     }
 
     #[test]

@@ -7,6 +7,7 @@ use redhanded_model::{
 };
 use redhanded_sys as sys;
 use redhanded_target::{Batch, Hint, Inspect, Mapping, Module};
+use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
@@ -23,6 +24,13 @@ impl Process {
             context: None,
         }
     }
+}
+
+/// The word at an address.
+fn word(memory: &File, address: u64) -> Option<u64> {
+    let mut word = [0; 8];
+    memory.read_exact_at(&mut word, address).ok()?;
+    Some(u64::from_le_bytes(word))
 }
 
 impl Inspect for Process {
@@ -63,13 +71,18 @@ impl Inspect for Process {
             return Vec::new();
         };
         let memory = &space.memory;
-        let mut read = |address: u64| {
-            let mut word = [0; 8];
-            memory.read_exact_at(&mut word, address).ok()?;
-            Some(u64::from_le_bytes(word))
-        };
+        let mut read = |address: u64| word(memory, address);
         let frames = space.unwinder.unwind(registers, &mut read);
         frames.into_iter().map(Avma).collect()
+    }
+
+    fn frame_at(&mut self, task: TaskId, registers: &Registers, address: Avma) -> Option<Avma> {
+        let id = Inspect::space_of(self, task);
+        let space = self.spaces.get_mut(&id)?;
+        let memory = &space.memory;
+        let mut read = |address: u64| word(memory, address);
+        let found = space.unwinder.frame_at(registers, address.0, &mut read);
+        found.map(Avma)
     }
 
     fn region(&mut self, space: SpaceId, address: Avma) -> Region {

@@ -18,6 +18,7 @@ pub(crate) fn hint(race: &Race) -> Option<&'static str> {
             "keep the block alive while somebody uses it: count its users, or free it under the \
              lock that they hold"
         }
+        _ if race.accesses.iter().any(is_outside) => "hold the index to the length of its array",
         Region::PerCpu { .. } => {
             "turn off preemption or interrupts around both, or use this_cpu operations"
         }
@@ -55,6 +56,11 @@ fn is_wide(race: &Race) -> bool {
                 .into_iter()
                 .any(|form| matches!(form, Form::Vector | Form::Wide | Form::Repeated))
         })
+}
+
+/// Whether an index leads this side out of its array.
+fn is_outside(side: &AccessReport) -> bool {
+    side.pointee.as_ref().is_some_and(|meant| meant.outside)
 }
 
 /// Whether both sides update the bytes, so that one update can be lost.

@@ -3,6 +3,9 @@
 
 use redhanded_model::{AccessReport, Frame, Pointee, Race, Region, What};
 
+/// The longest name of a function of which no part is left out behind the stack's thread.
+const MOST_OF_FRAME: usize = 40;
+
 /// The raced-on object by name: variable and field, as far as they are known; or type and
 /// member of what is behind a pointer.
 pub(crate) fn object(what: &What) -> Option<String> {
@@ -25,6 +28,10 @@ pub(crate) fn region(what: &What) -> String {
         (_, Some((size, 0))) => format!("heap block of {size}"),
         (_, Some((size, offset))) => format!("heap block of {size}, {offset} into it"),
         (Region::Unknown, None) => "unknown region".to_owned(),
+        (region @ Region::Stack { .. }, None) => match &what.frame {
+            Some(function) => format!("{region} in {}", shorten(function, MOST_OF_FRAME, "…")),
+            None => region.to_string(),
+        },
         (region, None) => region.to_string(),
     }
 }
@@ -37,19 +44,32 @@ pub(crate) fn pointee(pointee: &Pointee) -> String {
 
 /// What each side takes the bytes for, if that is not the same.
 pub(crate) fn sides_differ(race: &Race) -> Option<String> {
+    if !race.what.sides_differ {
+        return None;
+    }
+    if race.what.name.is_some() {
+        let own = object(&race.what)?;
+        let mut sides = ["held", "caught"].into_iter().zip(&race.accesses);
+        return sides.find_map(|(side, access)| {
+            let meant = access.pointee.as_ref().filter(|pointee| pointee.outside)?;
+            let name = meant.expression.clone().unwrap_or_else(|| meant.name());
+            Some(format!(
+                "The {side} thread takes these bytes for {name}, which is outside the array: \
+                 they are {own}."
+            ))
+        });
+    }
     let mut sides = race
         .accesses
         .iter()
         .filter_map(|side| side.pointee.as_ref());
     let (one, other) = (sides.next()?, sides.next()?);
-    race.what.sides_differ.then(|| {
-        format!(
-            "The held thread takes these bytes for {}, the caught one for {}: one of them may be \
-             outside its object, or use memory that has become another's.",
-            pointee(one),
-            pointee(other)
-        )
-    })
+    Some(format!(
+        "The held thread takes these bytes for {}, the caught one for {}: one of them may be \
+         outside its object, or use memory that has become another's.",
+        pointee(one),
+        pointee(other)
+    ))
 }
 
 /// The type and how many bytes are accessed, which may be a part of what has that type:

@@ -1,21 +1,32 @@
 //! Lines of source text, where the source is available.
 
+use redhanded_image::DebugSearch;
 use redhanded_model::{AccessReport, Quote};
-use redhanded_sys::read_source;
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Reads source files as reports ask for their lines, each file once.
 ///
-/// The names come from debug information, which may say anything. [`read_source`]
+/// The names come from debug information, which may say anything. [`DebugSearch::source`]
 /// reads only what can be a source, and what the target's user may read.
-#[derive(Debug, Default)]
-pub(crate) struct SourceFiles {
-    files: Mutex<HashMap<String, Option<Arc<Vec<u8>>>>>,
+#[derive(Debug)]
+pub(crate) struct SourceFiles<'a> {
+    search: &'a DebugSearch,
+    files: Mutex<HashMap<String, Option<Text>>>,
 }
 
-impl SourceFiles {
+type Text = Arc<Cow<'static, [u8]>>;
+
+impl<'a> SourceFiles<'a> {
+    pub(crate) fn new(search: &'a DebugSearch) -> Self {
+        Self {
+            search,
+            files: Mutex::default(),
+        }
+    }
+
     /// The text of one line, counted from 1.
     pub(crate) fn line(&self, file: &str, line: u32) -> Option<String> {
         let text = self
@@ -23,7 +34,10 @@ impl SourceFiles {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .entry(file.to_owned())
-            .or_insert_with(|| read_source(Path::new(file)).map(Arc::new))
+            .or_insert_with(|| {
+                let text = self.search.source(Path::new(file))?;
+                Some(Arc::new(text.bytes))
+            })
             .clone()?;
         let index = usize::try_from(line.checked_sub(1)?).ok()?;
         let bytes = text.split(|byte| *byte == b'\n').nth(index)?;
@@ -54,7 +68,8 @@ mod tests {
         let path = folder.path().join("a.c");
         fs::write(&path, "int x;\nx++; /* \u{fc} */\n").unwrap();
         let name = path.to_str().unwrap();
-        let files = SourceFiles::default();
+        let search = DebugSearch::nowhere();
+        let files = SourceFiles::new(&search);
         assert_eq!(files.line(name, 1).unwrap(), "int x;");
         assert_eq!(files.line(name, 2).unwrap(), "x++; /* \u{fc} */");
         assert_eq!(files.line(name, 0), None);
@@ -81,7 +96,7 @@ mod tests {
                 "stack": [frame("f", file, line), frame("g", Some(own), Some(2))],
             });
             let access: AccessReport = serde_json::from_value(access).unwrap();
-            let quotes = SourceFiles::default().quotes(&[access]);
+            let quotes = SourceFiles::new(&DebugSearch::nowhere()).quotes(&[access]);
             quotes
                 .into_iter()
                 .map(|quote| quote.text)

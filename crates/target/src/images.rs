@@ -36,6 +36,12 @@ impl Images {
         }
     }
 
+    /// Where debug information and sources are searched for.
+    #[must_use]
+    pub const fn search(&self) -> &DebugSearch {
+        &self.search
+    }
+
     /// The image at `path`.
     ///
     /// # Errors

@@ -57,6 +57,12 @@ pub trait Inspect {
     /// The stack of a stopped task: its pc, then return addresses.
     fn stack(&mut self, task: TaskId, registers: &Registers) -> Vec<Avma>;
 
+    /// An instruction of the function whose frame on a stopped task's stack has an address, if
+    /// that is certain.
+    fn frame_at(&mut self, _task: TaskId, _registers: &Registers, _address: Avma) -> Option<Avma> {
+        None
+    }
+
     /// What kind of memory an address is in.
     fn region(&mut self, space: SpaceId, address: Avma) -> Region;
 

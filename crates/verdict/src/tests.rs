@@ -431,6 +431,19 @@ fn sides_that_name_different_objects_do_harm() {
 }
 
 #[test]
+fn an_index_that_leads_out_of_its_array() {
+    let mut race = race("limit", &["write", "read"]);
+    let beyond = json!({
+        "expression": "samples[8]", "type": "int", "path": "", "part_type": "int",
+        "from": "followed", "doubtful": false, "outside": true
+    });
+    race.accesses[0].pointee = serde_json::from_value(beyond).unwrap();
+    check(&race, Call::Undecided, "");
+    race.what.sides_differ = true;
+    check(&race, Call::LikelyHarmful, "different-objects");
+}
+
+#[test]
 fn members_that_race_together() {
     let member = |field: &str| {
         let mut race = race("window", &["read", "write"]);

@@ -301,6 +301,7 @@ impl Pair {
                     }),
                     Origin::Mapping => None,
                 }),
+                frame: None,
                 created: vec![created(one.thread), created(other.thread)],
             },
             replay: None,

@@ -13,6 +13,7 @@ mod bad_input;
 mod ci;
 mod confined;
 mod debuginfod;
+mod demo;
 mod evidence;
 mod exit_status;
 mod fidelity;

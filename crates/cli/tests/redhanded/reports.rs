@@ -237,17 +237,3 @@ fn a_crash_is_told_with_what_was_done_before() {
         "{crash:#}"
     );
 }
-
-#[test]
-fn the_demo_finds_itself_under_any_name() {
-    let place = Place::new();
-    let tool = fs::read(env!("CARGO_BIN_EXE_redhanded")).unwrap();
-    let renamed = place.executable("a [new] {name}*", &tool);
-    let mut command = place.command(renamed);
-    command.args(["demo", "--json", "report.json"]);
-    let outcome = place.finish(command);
-    let report = fs::read(place.path("report.json")).unwrap();
-    let report: Value = serde_json::from_slice(&report).unwrap();
-    let sites = report["run"]["sites"]["total"].as_u64().unwrap();
-    assert!(sites > 0, "{outcome:#?}");
-}

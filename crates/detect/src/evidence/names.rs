@@ -46,6 +46,7 @@ mod tests {
             },
             pointee: None,
             sides_differ: false,
+            frame: None,
             block: None,
         }
     }

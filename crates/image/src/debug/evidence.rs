@@ -159,16 +159,9 @@ impl Inner {
         }
         let fixed = self.fixed_variable(access);
         let text = Text {
-            inner: self,
-            program,
-            facts: self
-                .judge
-                .unit(program, declaring_unit(program, unit, place)),
-            unit,
-            place,
-            cpp: spelling == Spelling::Cpp || place.library,
             touched,
             folds: folds && !program.is_by_gcc(unit),
+            ..Text::new(self, program, unit, spelling, place)
         };
         let doubt = match text.judge(access, fixed.as_ref()) {
             Ok(evidence) => return evidence,
@@ -260,7 +253,7 @@ impl Inner {
     }
 }
 
-fn unscoped(name: &str) -> String {
+pub(super) fn unscoped(name: &str) -> String {
     bare_name(name.rsplit("::").next().unwrap_or_default()).to_owned()
 }
 
@@ -299,7 +292,40 @@ pub(super) struct Text<'t, 'd> {
     folds: bool,
 }
 
-impl Text<'_, '_> {
+impl<'t, 'd> Text<'t, 'd> {
+    pub(super) fn new(
+        inner: &'t Arc<Inner>,
+        program: &'t Program<'d>,
+        unit: u32,
+        spelling: Spelling,
+        place: &'t SourcePosition,
+    ) -> Self {
+        let declaring = declaring_unit(program, unit, place);
+        Self {
+            inner,
+            program,
+            facts: inner.judge.unit(program, declaring),
+            unit,
+            place,
+            cpp: spelling == Spelling::Cpp || place.library,
+            touched: None,
+            folds: false,
+        }
+    }
+
+    /// The accesses of the statements at the position, and those of the whole function.
+    pub(super) fn around(&self) -> Option<[Vec<Candidate>; 2]> {
+        let path = Path::new(&self.place.file);
+        let judge = &self.inner.judge;
+        let file = judge.source(path, self.cpp, &self.facts, self.inner.built());
+        let file = file.ok()?;
+        let function = file.function(self.place.line, self.place.column)?;
+        self.unchanged(&file, &function).ok()?;
+        let here = function.at(self.place.line, self.place.column);
+        let all = (0..function.regions.len()).collect();
+        Some([here, all].map(|level| self.candidates(&file, &function, &level)))
+    }
+
     fn judge(&self, access: Access, fixed: Option<&Fixed>) -> Result<SourceEvidence, Doubt> {
         let judge = &self.inner.judge;
         let path = Path::new(&self.place.file);

@@ -1,6 +1,7 @@
 //! Locates a file's debug information: in the file itself, or in a separate one that is
 //! found by build id or debug link.
 
+use super::source_text::CarriedSource;
 use crate::file_bytes::FileBytes;
 use object::{Object, ObjectSection};
 use std::ffi::OsStr;
@@ -21,6 +22,8 @@ pub struct DebugSearch {
     /// paths of another machine. The user vouches for these sources, so their age is not
     /// checked.
     pub sources: Vec<PathBuf>,
+    /// Sources whose text is at hand, wherever the files are.
+    pub carried: Vec<CarriedSource>,
 }
 
 impl Default for DebugSearch {
@@ -28,6 +31,7 @@ impl Default for DebugSearch {
         Self {
             roots: vec![PathBuf::from(SYSTEM_ROOT)],
             sources: vec![],
+            carried: vec![],
         }
     }
 }
@@ -39,6 +43,7 @@ impl DebugSearch {
         Self {
             roots: vec![],
             sources: vec![],
+            carried: vec![],
         }
     }
 }

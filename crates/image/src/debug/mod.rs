@@ -18,12 +18,14 @@ mod named_object;
 mod names;
 mod openmp;
 mod origin;
+mod outside;
 mod parts;
 mod pointers;
 mod program;
 mod reading;
 mod scope;
 mod sections;
+mod source_text;
 mod sources;
 mod symbols;
 mod text;
@@ -35,6 +37,7 @@ pub use locate::DebugSearch;
 pub use parts::{Part, Step};
 pub use pointers::{Named, Pointed, Source};
 pub use reading::{Reading, Shown};
+pub use source_text::{CarriedSource, SourceText};
 pub use types::How;
 pub(crate) use types::{as_written, qualify};
 pub use variables::Variable;
@@ -140,7 +143,7 @@ impl DebugInfo {
                 loaded: OnceLock::new(),
                 symbols: OnceLock::new(),
                 types: Arc::clone(&image.types),
-                judge: Judge::new(search.sources.clone()),
+                judge: Judge::new(search.clone()),
                 flows: pointers::Flows::default(),
                 search,
             }),
@@ -228,6 +231,13 @@ impl DebugInfo {
     #[must_use]
     pub fn pointed_at(&self, svma: Svma) -> Option<Pointed> {
         pointers::pointed_at(&self.inner, svma)
+    }
+
+    /// The element of a global array that the access at `svma` means, although the `size` bytes
+    /// at `data` are those of another variable: its index leads out of the array.
+    #[must_use]
+    pub fn outside(&self, svma: Svma, data: Svma, size: u64) -> Option<Named> {
+        self.inner.outside(svma, data, size)
     }
 
     /// What the source says about the access of the instruction at `svma`, or about the

@@ -215,6 +215,17 @@ impl<'d> Program<'d> {
                 _ => {}
             }
         }
+        // GCC puts `__` before the name of what a lambda captures.
+        if fields.iter().any(|field| field.name.starts_with("__"))
+            && self.is_lambda(holder)
+            && self.is_by_gcc(holder.unit())
+        {
+            for field in &mut fields {
+                if let Some(captured) = field.name.strip_prefix("__") {
+                    field.name = captured.to_owned();
+                }
+            }
+        }
         let touched = span.bits();
         let overlapping: Vec<_> = bits
             .iter()
@@ -295,6 +306,13 @@ impl<'d> Program<'d> {
             && number.bytes().all(|byte| byte.is_ascii_digit())
         {
             name = number.to_owned();
+        }
+        // GCC and Clang put the class behind it, which is known already.
+        if ["_vptr.", "_vptr$"]
+            .iter()
+            .any(|table| name.starts_with(table))
+        {
+            name.truncate("_vptr".len());
         }
         Some(Field {
             die,

@@ -3,6 +3,7 @@
 
 use super::expression::walk::TextMarking;
 use super::files::is_of_system;
+use super::locate::DebugSearch;
 use super::names;
 use super::origin::SourcePosition;
 use super::program::{Die, Program};
@@ -16,16 +17,12 @@ use super::types::{Spelling, is_standard_atomic};
 use super::words::{self, Function};
 use gimli::{UnitOffset, constants as dw};
 use redhanded_model::{Doubt, Expression, Marking, SourceEvidence, Svma};
-use redhanded_sys::read_source;
 use std::collections::{HashMap, HashSet, VecDeque};
-use std::ffi::OsStr;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::SystemTime;
 use tree_sitter::Language;
 
-/// How many folders of a path are tried.
-const MAX_FOLDERS: usize = 64;
 /// How many files are searched for macros.
 const MAX_INCLUDED: usize = 4096;
 /// Larger files are not parsed: they are generated.
@@ -41,8 +38,8 @@ type Statement = Arc<Vec<super::expression::walk::Candidate>>;
 /// All that was read so far.
 #[derive(Default)]
 pub(super) struct Judge {
-    /// Trees of sources.
-    trees: Vec<PathBuf>,
+    /// Where sources are.
+    search: DebugSearch,
     functions: Mutex<HashMap<String, Function>>,
     texts: Mutex<HashMap<PathBuf, Option<Arc<FileText>>>>,
     parsed: Mutex<HashMap<(PathBuf, bool), Parsed>>,
@@ -56,6 +53,8 @@ pub(super) struct Judge {
 struct FileText {
     text: String,
     sum: [u8; 16],
+    /// Whether it was at hand, so that no file has an age to go by.
+    carried: bool,
     /// Whether a `#line` gives its lines other numbers than they have.
     renumbered: bool,
 }
@@ -84,9 +83,9 @@ pub(super) fn language(cpp: bool) -> Language {
 }
 
 impl Judge {
-    pub(super) fn new(trees: Vec<PathBuf>) -> Self {
+    pub(super) fn new(search: DebugSearch) -> Self {
         Self {
-            trees,
+            search,
             ..Self::default()
         }
     }
@@ -126,13 +125,18 @@ impl Judge {
         if let Some(text) = lock(&self.texts).get(path) {
             return text.clone();
         }
-        let text = read(path)
-            .or_else(|| self.in_trees(path).find_map(|path| read(&path)))
-            .filter(|bytes| bytes.len() <= LARGEST)
-            .map(|bytes| {
-                let text = String::from_utf8_lossy(&bytes).into_owned();
+        let is_assembly = path
+            .extension()
+            .is_some_and(|is| ["s", "S", "asm"].iter().any(|of| is == *of));
+        let text = (!is_assembly)
+            .then(|| self.search.source(path))
+            .flatten()
+            .filter(|found| found.bytes.len() <= LARGEST)
+            .map(|found| {
+                let text = String::from_utf8_lossy(&found.bytes).into_owned();
                 Arc::new(FileText {
-                    sum: md5::compute(&bytes).0,
+                    sum: md5::compute(&found.bytes).0,
+                    carried: found.carried,
                     renumbered: is_renumbered(path, &text),
                     text,
                 })
@@ -157,6 +161,7 @@ impl Judge {
             .and_then(|(_, sum)| *sum);
         let changed = match sum {
             Some(sum) => sum != text.sum,
+            None if text.carried => false,
             None => built.is_some_and(|built| {
                 std::fs::metadata(path)
                     .and_then(|about| about.modified())
@@ -381,34 +386,6 @@ impl Judge {
         doubt
     }
 
-    /// Where in the source trees a file may be that the debug information names by a path of
-    /// another machine: the path's tails, longest first. A bare file name could be any file,
-    /// so a folder is required; the name of the tree counts as one.
-    fn in_trees(&self, path: &Path) -> impl Iterator<Item = PathBuf> {
-        let parts: Vec<&OsStr> = path
-            .components()
-            .filter_map(|part| match part {
-                Component::Normal(name) => Some(name),
-                _ => None,
-            })
-            .collect();
-        let ends = (0..parts.len().min(MAX_FOLDERS))
-            .filter_map(|start| parts.get(start..))
-            .filter(|end| end.len() > 1 || parts.len() == 1)
-            .map(|end| end.iter().collect::<PathBuf>())
-            .collect::<Vec<_>>();
-        self.trees.iter().flat_map(move |tree| {
-            let in_tree = |end: &PathBuf| match tree.file_name() {
-                Some(own) if end.starts_with(own) && !says_nothing(own) => {
-                    let below = end.strip_prefix(own).unwrap_or(end);
-                    vec![tree.join(end), tree.join(below)]
-                }
-                _ => vec![tree.join(end)],
-            };
-            ends.iter().flat_map(in_tree).collect::<Vec<_>>()
-        })
-    }
-
     /// The macros in the files of a unit and in those that they include.
     fn macros_in(&self, files: &[(PathBuf, Option<[u8; 16]>)]) -> Macros {
         let mut open: VecDeque<PathBuf> = files.iter().map(|(path, _)| path.clone()).collect();
@@ -525,13 +502,6 @@ fn is_number(name: &str) -> bool {
     name.split_whitespace().all(|word| WORDS.contains(&word))
 }
 
-/// Whether many projects have a folder with this name.
-fn says_nothing(folder: &OsStr) -> bool {
-    ["src", "source", "sources", "lib", "include"]
-        .iter()
-        .any(|common| folder == *common)
-}
-
 impl UnitFacts {
     pub(super) fn locals(
         &self,
@@ -557,21 +527,6 @@ impl UnitFacts {
             None => self.from_text.get_or_init(|| judge.macros_in(&self.files)),
         }
     }
-}
-
-fn read(path: &Path) -> Option<Vec<u8>> {
-    // A relative name would be resolved in our folder, not in the compiler's.
-    if !path.is_absolute() {
-        return None;
-    }
-    let extension = path
-        .extension()
-        .and_then(|e| e.to_str())
-        .unwrap_or_default();
-    if matches!(extension, "s" | "S" | "asm") {
-        return None;
-    }
-    read_source(path)
 }
 
 /// Whether a declaration is that of `name`, and says itself of which type it is. A line may

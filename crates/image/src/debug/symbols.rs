@@ -35,10 +35,12 @@ impl Symbols {
         let mut symbols = Self::default();
         for file in files {
             if let Ok(object) = object::File::parse(&***file) {
-                object
-                    .symbols()
-                    .chain(object.dynamic_symbols())
-                    .for_each(|symbol| symbols.add(&object, &symbol));
+                for symbol in object.symbols() {
+                    symbols.add(&object, &symbol, true);
+                }
+                for symbol in object.dynamic_symbols() {
+                    symbols.add(&object, &symbol, false);
+                }
                 let counters = object.section_by_name(PROFILE_COUNTERS);
                 symbols.data.extend(counters.map(|section| Symbol {
                     start: section.address(),
@@ -79,7 +81,13 @@ impl Symbols {
         self.functions.contains(name)
     }
 
-    fn add<'d>(&mut self, object: &object::File<'d>, symbol: &impl ObjectSymbol<'d>) {
+    /// Adds a symbol of a table that names all functions, or only those that other files use.
+    fn add<'d>(
+        &mut self,
+        object: &object::File<'d>,
+        symbol: &impl ObjectSymbol<'d>,
+        has_all: bool,
+    ) {
         if matches!(symbol.kind(), SymbolKind::Text | SymbolKind::Unknown)
             && let Ok(name) = symbol.name()
         {
@@ -102,8 +110,9 @@ impl Symbols {
         let Ok(name) = symbol.name() else { return };
         let size = match symbol.size() {
             // Hand-written assembly often declares no size: extend the symbol to the next
-            // one, but not beyond its section.
-            0 => symbol
+            // one, but not beyond its section. If not all are known, the next one may be
+            // another's.
+            0 if has_all => symbol
                 .section_index()
                 .and_then(|index| object.section_by_index(index).ok())
                 .and_then(|section| section.address().checked_add(section.size()))

@@ -274,8 +274,18 @@ impl Program<'_> {
         match (self.qualified(die), spelling) {
             (Some(name), Spelling::C) => format!("{keyword} {name}"),
             (Some(name), _) => name,
+            (None, Spelling::Cpp) if self.is_lambda(die) => "<lambda>".to_owned(),
             (None, _) => format!("{keyword} {{…}}"),
         }
+    }
+
+    /// Whether a class is what a lambda keeps its captures in.
+    pub(super) fn is_lambda(&self, class: Die) -> bool {
+        self.name(class).is_none()
+            && self.children(class).into_iter().any(|(die, entry)| {
+                entry.tag() == dw::DW_TAG_subprogram
+                    && self.name(die).as_deref() == Some("operator()")
+            })
     }
 
     fn pointer(&self, die: Die, mark: &str, hops: usize, left: &Cell<usize>) -> String {

@@ -4,6 +4,7 @@ use super::compile::{Built, build, build_with, separate};
 use object::{Object, ObjectSymbol};
 use redhanded_image::{DebugInfo, DebugSearch, Image, Named};
 use redhanded_model::{AccessKind, Svma};
+use std::collections::BTreeSet;
 
 /// What each write of a function through a pointer is called.
 pub fn written(
@@ -191,6 +192,71 @@ fn classes_have_bases_and_containers_are_looked_through() {
         "",
         ("book->owner->version", "bank::Named.version"),
     );
+}
+
+#[test]
+fn an_index_that_leads_out_of_an_array_is_the_arrays() {
+    for level in ["-O0", "-O1", "-O2"] {
+        let built = build("outside.c", &["-g", level]);
+        let debug = DebugInfo::new(&built.image(), DebugSearch::nowhere());
+        let (samples, limit) = (built.symbol("samples"), built.symbol("limit"));
+        let told = |function: &str, data: Svma| {
+            let image = built.image();
+            let (start, size) = range(&built, function);
+            let mut at = start;
+            let mut told = Vec::new();
+            while at < start + size {
+                let instruction = image.instruction_at(Svma(at)).unwrap();
+                at = instruction.next();
+                let named = debug.outside(Svma(instruction.address()), data, 4);
+                told.extend(named.and_then(|named| named.expression));
+            }
+            told
+        };
+        let from = |start: Svma, size: i64| {
+            let distance = limit.0.cast_signed() - start.0.cast_signed();
+            distance.div_euclid(size)
+        };
+        let number = format!("samples[{}]", from(samples, 4));
+        assert_eq!(told("number", limit), [number], "{level}");
+        let member = format!("cells[{}].value", from(built.symbol("cells"), 8));
+        assert_eq!(told("member", limit), [member], "{level}");
+        let nothing = Vec::<String>::new();
+        assert_eq!(told("number", samples.offset(4)), nothing, "within");
+        for function in ["either", "behind", "fixed"] {
+            assert_eq!(told(function, limit), nothing, "{function} {level}");
+        }
+    }
+}
+
+/// The code of a lambda finds what it captures in an object that nobody writes.
+#[test]
+fn captures_have_the_names_that_the_source_gives_them() {
+    for level in ["-O0", "-O2"] {
+        let built = build("pointers.cc", &["-g", level]);
+        let lambda = |number: &str| format!("_ZZN7Counter8capturesERllENK{number}clEl");
+        check(&built, &lambda("UllE_"), "", ("seen", "long"));
+        let kept = lambda("UllE0_").replace("ENK", "EN");
+        check(&built, &kept, "", ("kept", "<lambda>.kept"));
+        check(
+            &built,
+            &lambda("UllE1_"),
+            "",
+            ("this->total", "Counter.total"),
+        );
+    }
+}
+
+#[test]
+fn the_table_of_virtual_functions_is_a_member() {
+    for level in ["-O0", "-O2"] {
+        let built = build("pointers.cc", &["-g", level]);
+        let debug = DebugInfo::new(&built.image(), DebugSearch::nowhere());
+        let names = written(&built, &debug, "_ZN5ShapeC2Ev", "");
+        let named = names.iter().flatten();
+        let paths: BTreeSet<_> = named.map(|named| named.path.as_str()).collect();
+        assert_eq!(paths, BTreeSet::from(["._vptr", ".sides"]), "{names:?}");
+    }
 }
 
 #[test]

@@ -71,6 +71,23 @@ fn by_link_under_a_root() {
     check(&built, &root, (list, bump), &there);
 }
 
+/// A stripped library names what it exports, as far as it says where that ends.
+#[test]
+fn exported_functions_keep_their_names() {
+    let built = build("exported.c", &["-O1", "-shared", "-fPIC"]);
+    let at = |name: &str| built.symbol(name);
+    let places = ["own", "sized", "sizeless", "behind"].map(at);
+    let told = || {
+        let debug = DebugInfo::new(&built.image(), DebugSearch::nowhere());
+        places.map(|place| debug.frames(place).pop()?.function)
+    };
+    let all = ["own", "sized", "sizeless", "behind"].map(|name| Some(name.to_owned()));
+    assert_eq!(told(), all);
+    run(Command::new("strip").arg(&built.program));
+    let [_, sized, ..] = all;
+    assert_eq!(told(), [None, sized, None, None]);
+}
+
 /// Where debuggers look for the debug file of a build id, below their folder.
 fn build_id_path(built: &Built) -> String {
     let image = built.image();

@@ -3,7 +3,7 @@
 
 use super::compile::{Built, build, run, separate};
 use redhanded_image::{Image, Unwinder};
-use redhanded_model::{Registers, Svma};
+use redhanded_model::{Register, Registers, Svma};
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
@@ -110,6 +110,31 @@ fn names(frames: &[u64], modules: &[Loaded], program: &Path) -> Vec<String> {
     names
 }
 
+/// Whether the innermost frame is found. It then ends with the address that it returns to, and
+/// its caller's begins.
+fn is_bounded(
+    unwinder: &mut Unwinder,
+    record: &Record,
+    frames: &[u64],
+    modules: &[Loaded],
+) -> bool {
+    let registers = &record.registers;
+    let stack = registers.get(Register::Rsp);
+    let mut frame_at = |at| unwinder.frame_at(registers, at, &mut |at| record.read(at, modules));
+    let Some(own) = frame_at(stack) else {
+        return false;
+    };
+    assert_eq!(own, registers.rip);
+    assert_eq!(frame_at(stack - 8), None, "below the stack");
+    let end = (stack..).step_by(8).find(|at| frame_at(*at) != Some(own));
+    let end = end.unwrap();
+    assert_eq!(record.read(end - 8, modules), frames.get(1).copied());
+    if let Some(caller) = frame_at(end) {
+        assert_eq!(Some(&(caller + 1)), frames.get(1));
+    }
+    true
+}
+
 fn check(options: &[&str], arguments: &[&str], prepare: impl Fn(&Built)) {
     let built = build("steps.c", options);
     prepare(&built);
@@ -136,6 +161,7 @@ fn check(options: &[&str], arguments: &[&str], prepare: impl Fn(&Built)) {
         "_start",
     ];
     let mut seen = BTreeSet::new();
+    let mut bounded = 0;
     for record in records(&log) {
         let mut read = |at| record.read(at, &modules);
         let frames = unwinder.unwind(&record.registers, &mut read);
@@ -150,7 +176,9 @@ fn check(options: &[&str], arguments: &[&str], prepare: impl Fn(&Built)) {
             "at {at:#x}: {names:?} {frames:x?}"
         );
         seen.extend(names);
+        bounded += usize::from(is_bounded(&mut unwinder, &record, &frames, &modules));
     }
+    assert!(bounded > 0, "no frame was found");
     for name in whole.iter().chain(&signalled) {
         assert!(seen.contains(*name), "{name} was never on a stack");
     }
@@ -221,7 +249,7 @@ fn a_forgotten_module_is_not_used() {
         rip: main,
         ..Registers::default()
     };
-    registers.set(redhanded_model::Register::Rsp, 0x1000);
+    registers.set(Register::Rsp, 0x1000);
     let mut read = |at| (at == 0x1000).then_some(main + 5);
     unwinder.add_module(&image, 0);
     assert_eq!(unwinder.unwind(&registers, &mut read), [main, main + 5]);

@@ -175,6 +175,7 @@ fn pointee(name: String, doubtful: bool) -> Pointee {
         part_type: name,
         from: PointeeSource::Followed,
         doubtful,
+        outside: doubtful,
     }
 }
 
@@ -226,6 +227,7 @@ fn what() -> impl Strategy<Value = What> {
                     .clone()
                     .map(|name| pointee(name, size.is_multiple_of(2))),
                 sides_differ: size.is_multiple_of(3),
+                frame: size.is_multiple_of(5).then(|| "serve".to_owned()),
                 block: name.as_ref().map(|_| Block { address, size }),
                 name,
             },

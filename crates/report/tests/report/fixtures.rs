@@ -108,6 +108,7 @@ fn global(name: &str, type_name: &str, size: u64) -> What {
         },
         pointee: None,
         sides_differ: false,
+        frame: None,
         block: None,
     }
 }
@@ -163,6 +164,7 @@ pub fn unknown_origin() -> Race {
         },
         pointee: None,
         sides_differ: false,
+        frame: None,
         block: None,
     };
     let mut held = access(AccessKind::Read, "wait_for_peer", "shm.c", 17);
@@ -291,6 +293,7 @@ pub fn behind_a_pointer() -> Race {
         part_type: "uint16_t".into(),
         from: PointeeSource::Variable,
         doubtful: false,
+        outside: false,
     };
     let what = What {
         name: None,
@@ -331,6 +334,7 @@ pub fn typed() -> Race {
             part_type: "enum state".into(),
             from: PointeeSource::Variable,
             doubtful: false,
+            outside: false,
         }),
         ..race.what
     };

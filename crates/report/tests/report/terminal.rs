@@ -352,6 +352,38 @@ fn two_sides_that_mean_different_things_are_told_so_first() {
 }
 
 #[test]
+fn an_index_that_leads_out_of_its_array_is_told_first() {
+    let mut race = fixtures::behind_a_pointer();
+    race.what.name = Some("limit".into());
+    race.what.pointee = None;
+    race.what.sides_differ = true;
+    let caught = race.accesses[1].pointee.as_mut().unwrap();
+    caught.expression = Some("samples[8]".into());
+    caught.outside = true;
+    let text = full(&race);
+    let told = "The caught thread takes these bytes for samples[8], which is outside the array: \
+                they are limit.";
+    let text = text.split_once('\n').unwrap().1;
+    assert!(words(text).starts_with(told), "{text}");
+    assert!(text.contains("length of its array"), "{text}");
+}
+
+#[test]
+fn a_stack_is_told_with_the_function_whose_frame_it_is() {
+    let mut race = fixtures::typed();
+    let thread = fixtures::thread(4711, "worker");
+    race.what.region = Region::Stack { thread };
+    race.what.block = None;
+    assert!(!words(&full(&race)).contains(" in serve"));
+    race.what.frame = Some("serve".into());
+    let text = words(&full(&race));
+    assert!(
+        text.contains("stack of thread 4711 (worker) in serve"),
+        "{text}"
+    );
+}
+
+#[test]
 fn a_block_has_a_size_and_a_thread_a_creator() {
     let race = fixtures::typed();
     let text = full(&race);

@@ -25,7 +25,7 @@ pub fn serve(stream: UnixStream, images: &Images, log: Option<File>) {
         opened: HashMap::new(),
         mapped: Mapped::default(),
         folder: Folder::new(),
-        source: SourceFiles::default(),
+        source: SourceFiles::new(images.search()),
         log,
     };
     let _ = answer_all(stream, &mut desk);
@@ -50,7 +50,7 @@ struct Desk<'a> {
     opened: HashMap<ImageFile, Option<Arc<Image>>>,
     mapped: Mapped,
     folder: Folder,
-    source: SourceFiles,
+    source: SourceFiles<'a>,
     log: Option<File>,
 }
 
@@ -60,7 +60,7 @@ impl Desk<'_> {
             Question::Rights(rights) => {
                 read_sources_as(rights);
                 // What one user may read, another may not.
-                self.source = SourceFiles::default();
+                self.source = SourceFiles::new(self.images.search());
                 return None;
             }
             Question::Started => {

@@ -107,6 +107,7 @@ pub fn race(variable: &str, accesses: Vec<AccessReport>) -> Race {
             region: Region::Heap,
             pointee: None,
             sides_differ: false,
+            frame: None,
             block: None,
         },
         seen_by: SeenBy::Watch,

@@ -25,6 +25,7 @@ pub fn pointee(path: &str) -> Pointee {
         part_type: "int".to_owned(),
         from: PointeeSource::Followed,
         doubtful: false,
+        outside: false,
     }
 }
 

@@ -2,7 +2,7 @@
 //! pointer that went astray.
 //!
 //! Goes by the types and members that the debug information or else the source names on both
-//! sides, for memory on the heap alone. An annotation can say that the memory is reused. It is wrong about unions, and about
+//! sides, for memory on the heap; and by an index that leads out of a global array. An annotation can say that the memory is reused. It is wrong about unions, and about
 //! names of one type that differ.
 
 use super::harmful;
@@ -20,6 +20,11 @@ pub fn rule(subject: &Subject<'_>) -> Option<Leaning> {
             .of(race)
             .any(|says| says == Says::Reused)
     };
+    if race.what.sides_differ
+        && let Some(why) = subject.sides().iter().find_map(outside)
+    {
+        return harmful(NAME, vec![why]);
+    }
     if race.what.region != Region::Heap || !race.what.bit_fields.is_empty() || reused() {
         return None;
     }
@@ -42,6 +47,16 @@ pub fn rule(subject: &Subject<'_>) -> Option<Leaning> {
             two.words()
         )],
     )
+}
+
+/// What a side says whose index leads out of its array.
+fn outside(side: &Side<'_>) -> Option<String> {
+    let meant = side.access.pointee.as_ref().filter(|it| it.outside)?;
+    let name = meant.expression.clone().unwrap_or_else(|| meant.name());
+    Some(format!(
+        "{} accesses {name}, which is outside the array",
+        side.words()
+    ))
 }
 
 /// The member and the type that the source names.

@@ -171,6 +171,7 @@ fn of_heap(path: &str) -> Race {
         part_type: "int".to_owned(),
         from: PointeeSource::Variable,
         doubtful: false,
+        outside: false,
     });
     race
 }

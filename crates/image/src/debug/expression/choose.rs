@@ -39,6 +39,18 @@ pub(in crate::debug) enum Choice {
 }
 
 impl Wanted<'_> {
+    /// Any access of this kind.
+    pub(in crate::debug) const fn any(access: Access) -> Self {
+        Self {
+            access,
+            variable: None,
+            offset: None,
+            touched: None,
+            position: None,
+            folds: false,
+        }
+    }
+
     /// Chooses among the candidates of some statements.
     pub(in crate::debug) fn choose(&self, program: &Program<'_>, all: &[Candidate]) -> Choice {
         let mut left: Vec<&Candidate> = all
@@ -151,7 +163,12 @@ impl Wanted<'_> {
     }
 
     /// Whether the instruction may make this access.
-    fn is_possible(&self, program: &Program<'_>, candidate: &Candidate) -> bool {
+    /// Whether a candidate may be the access, as far as its kind and size tell.
+    pub(in crate::debug) fn is_possible(
+        &self,
+        program: &Program<'_>,
+        candidate: &Candidate,
+    ) -> bool {
         let kind = self.access.kind;
         let Some(place) = &candidate.place else {
             return true;

@@ -46,6 +46,8 @@ pub(super) struct Object {
     pub(super) element: bool,
     /// Whether it is the first of several, as in a container.
     pub(super) first: bool,
+    /// Where the global variable begins that it is a part of, if it is of one.
+    pub(super) global: Option<u64>,
     /// The array that it is an element of, if that is a member of a structure.
     pub(super) within: Option<Arc<Within>>,
     /// How the source writes it, if that is known.
@@ -104,6 +106,9 @@ impl Object {
         }
         if self.within != other.within {
             joined.within = None;
+        }
+        if self.global != other.global {
+            joined.global = None;
         }
         joined.stride = gcd(self.stride, other.stride);
         joined.declared &= other.declared;
@@ -246,6 +251,7 @@ mod tests {
             stride: 0,
             element: false,
             first: false,
+            global: None,
             within: None,
             written: Some(Written::Behind(name.into())),
             declared: true,

@@ -235,7 +235,16 @@ impl<'d> Reader<'_, 'd> {
         ) else {
             return;
         };
+        let is_made = || {
+            let entry = self.program.entry(die);
+            entry.is_some_and(|entry| entry.attr_value(dw::DW_AT_artificial).is_some())
+        };
         for (at, size, place) in pieces {
+            // GCC has a variable for each capture of a lambda, behind the pointer to the object
+            // that has them all. That pointer is a variable, too.
+            if matches!(place, Place::Behind(..)) && is_made() {
+                continue;
+            }
             let known = self.known(kind, &name, at, size, place);
             self.facts.extend(known.map(|known| Fact {
                 range: range.clone(),
@@ -262,6 +271,7 @@ impl<'d> Reader<'_, 'd> {
             stride: 0,
             element: false,
             first: false,
+            global: None,
             within: None,
             written: Some(Written::Itself(name.into())),
             declared: true,

@@ -179,6 +179,14 @@ impl Pointed {
         Some(named)
     }
 
+    /// The global variable with the array that an index leads into: where it begins, and how
+    /// long an element of the array is.
+    pub(super) fn array(&self) -> Option<(u64, u64)> {
+        let array = self.address.as_ref().filter(|address| address.element)?;
+        let length = self.inner.ask(|program| program.size_of(array.kind))?;
+        Some((array.global?, length))
+    }
+
     /// The part that the instruction accesses, whatever its index is.
     #[must_use]
     pub fn any_part(&self, size: u64, expressions: &str) -> Option<Named> {

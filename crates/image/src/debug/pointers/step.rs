@@ -204,6 +204,7 @@ impl Surroundings<'_, '_> {
             stride: 0,
             element: false,
             first: false,
+            global: Some(variable.svma.0),
             within: None,
             written: Some(Written::Itself(variable.name.as_str().into())),
             declared: true,

@@ -84,6 +84,9 @@ fn is_written(step: &Step) -> bool {
     !unwritten
 }
 
+/// What GCC calls the object that a lambda's code finds its captures in.
+const CLOSURE: &str = "__closure";
+
 /// A path as the source writes it.
 pub(in crate::debug) fn path(steps: &[Step]) -> String {
     let written = steps.iter().filter(|step| is_written(step));
@@ -114,6 +117,7 @@ pub(super) fn expression(
         }
         Written::Behind(name) if element => format!("{name}[…]{path}"),
         Written::Behind(name) => match (path.strip_prefix('.'), spelling) {
+            (Some(captured), _) if &**name == CLOSURE => captured.to_owned(),
             (Some(_), Spelling::Rust) => format!("{name}{path}"),
             (Some(member), _) => format!("{name}->{member}"),
             (None, _) if path.starts_with('[') => format!("{name}{path}"),
@@ -210,6 +214,7 @@ pub(super) fn member(
         stride: 0,
         element: false,
         first: reached.part.steps.iter().any(is_container),
+        global: None,
         within: None,
         written: written.map(|text| {
             if reference {
@@ -270,6 +275,7 @@ pub(super) fn pointee(program: &Program<'_>, kind: Die) -> Option<Object> {
         stride: 0,
         element: false,
         first: false,
+        global: None,
         within: None,
         written: None,
         declared: false,
@@ -387,6 +393,7 @@ pub(super) fn element(program: &Program<'_>, object: &Object, stride: u64) -> Op
         stride: 0,
         element: true,
         first: false,
+        global: object.global,
         within: within.and_then(|step| {
             Some(Arc::new(Within {
                 root: object.called,
