@@ -41,6 +41,7 @@ pub use evidence::{Sorted, Touch, sort_of};
 pub use exposure::Exposure;
 pub use fold::{Finding, Folded, Folder};
 pub use hunt::Hunt;
+pub use merge::absorb;
 pub use random::Random;
 pub use sampler::{Sampler, Start};
 pub use sampling_loop::{Options, Outcome, hunt, watch};
