@@ -27,7 +27,6 @@ mod sampler;
 mod sampling_loop;
 mod sink;
 mod suspects;
-mod system_call;
 mod tally;
 mod typed;
 mod usage;

@@ -1,6 +1,6 @@
 //! Bytes changed and nobody was caught: who may have done it.
 
-use crate::system_call::{self, Progress};
+use redhanded_model::system_call::{self, Progress};
 use redhanded_model::{AccessKind, Avma, Suspect, WindowRecord};
 use redhanded_target::Inspect;
 
