@@ -1,5 +1,7 @@
 // Two variables of the same two functions: two races, of which one being caught says nothing of
 // the other.
+//@ expect: what=first_word functions=producer,consumer
+//@ expect: what=second_word functions=producer,consumer
 #include "apart.h"
 
 static long first_word, second_word;
