@@ -14,9 +14,12 @@ static struct {
     uint32_t pad[15];
 } locks[LOCKS] __attribute__((aligned(64)));
 
-/* How often a lock is tried before it is taken for granted. Its holder may have been stopped for
- * good; then a wrong order is better than a program that hangs. */
+/* How often a lock is tried before its thread goes on without it. Its holder may have been stopped
+ * for good; then an order that is not known is better than a program that hangs. */
 #define PATIENCE 20000
+
+/* What is given back in place of a lock that was not taken. */
+static volatile uint32_t no_lock;
 
 /* The kernel allows no process more open files, unless its administrator raises fs.nr_open. */
 #define HIGHEST_FILE (1 << 20)
@@ -27,18 +30,22 @@ yield_processor(void)
     system_call(SYS_sched_yield, 0, 0, 0, 0);
 }
 
-static NO_VECTORS void
+static NO_VECTORS bool
 take_lock(struct thread *thread, uint64_t address)
 {
     volatile uint32_t *lock = &locks[mix(address >> 6) % LOCKS].held;
-    uint32_t spins = 0;
-    while (__atomic_exchange_n(lock, 1, __ATOMIC_ACQUIRE) != 0 && spins++ < PATIENCE) {
-        if (spins % 64 != 0)
+    for (uint32_t tries = 1; __atomic_exchange_n(lock, 1, __ATOMIC_ACQUIRE) != 0; tries++) {
+        if (tries == PATIENCE) {
+            thread->slots[LOCK] = (uint64_t)&no_lock;
+            return false;
+        }
+        if (tries % 16 != 0)
             __builtin_ia32_pause();
         else
             yield_processor();
     }
     thread->slots[LOCK] = (uint64_t)lock;
+    return true;
 }
 
 /* The instruction will never be finished: it faulted. */
@@ -62,7 +69,9 @@ static NO_VECTORS void
 atomic(uint64_t size, uint64_t site, uint64_t address)
 {
     struct thread *thread = this_thread();
-    take_lock(thread, address);
+    /* Without the lock the number says nothing of the order. Others would go by it. */
+    if (!take_lock(thread, address))
+        append(thread, FIRST(WIRE_LOST, 0, 0), 1);
     number_next(thread);
     append(thread, FIRST(WIRE_ATOMIC, size, address),
            place((uint32_t)site, context_number(thread)));

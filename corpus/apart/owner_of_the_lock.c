@@ -1,5 +1,6 @@
 // The writer always owns a lock that the reader takes before it reads, and gives back too
 // soon. While the writer is held, the reader cannot come; only the reader can be held.
+//@ expect: what=level functions=raise_level,read_level
 #include "apart.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;

@@ -1,4 +1,5 @@
 // The reader comes first, in a structure on the heap, and the writer follows.
+//@ expect: what=* region=heap functions=check,charge
 #include "apart.h"
 #include <stdlib.h>
 

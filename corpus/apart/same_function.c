@@ -1,4 +1,5 @@
 // Both threads go through the same function, a third of a second apart.
+//@ expect: what=visits functions=count_visit,count_visit
 #include "apart.h"
 
 static long visits;

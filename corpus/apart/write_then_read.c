@@ -1,4 +1,5 @@
 // One thread writes at once, the other reads a third of a second later.
+//@ expect: what=order functions=place_order,look_up
 #include "apart.h"
 
 static long order;

@@ -68,7 +68,7 @@ enum Task {
     /// Install the Debian packages that the tests need
     Packages,
     /// Build the recorder that `redhanded record` needs, and place it beside the binary
-    Recorder,
+    Recorder(recorder::Options),
 }
 
 fn main() -> ExitCode {
@@ -86,7 +86,7 @@ fn main() -> ExitCode {
         Task::Dependencies => dependencies::check().map(|()| true),
         Task::Deb(options) => deb::run(&options).map(|_| true),
         Task::Packages => packages::provide().map(|()| true),
-        Task::Recorder => recorder::build().map(|()| true),
+        Task::Recorder(options) => recorder::build(&options).map(|()| true),
     };
     match outcome {
         Ok(true) => ExitCode::SUCCESS,

@@ -9,6 +9,8 @@ use std::thread::available_parallelism;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use clap::Args;
+use redhanded_recorder::Engine;
 use redhanded_recording::wire::{
     CHUNK_HEADER_SIZE, CHUNK_MAGIC, ChunkKind, Function, Kind, LONGEST_CHUNK, MOST_PROCESSES,
 };
@@ -29,8 +31,16 @@ const TARGETS: [&str; 5] = [
 /// The profiles whose binaries look for it beside them.
 const PROFILES: [&str; 2] = ["release", "debug"];
 
+/// Options of `cargo xtask recorder`.
+#[derive(Args, Clone, Copy, Debug, Default)]
+pub struct Options {
+    /// Also place it in your data folder, where an installed binary finds it
+    #[arg(long)]
+    install: bool,
+}
+
 /// Builds the recorder and places it beside the binaries.
-pub fn build() -> Result<()> {
+pub fn build(options: &Options) -> Result<()> {
     packages::provide_for_recorder()?;
     let source = source()?;
     let build = paths::target().join("recorder");
@@ -45,8 +55,12 @@ pub fn build() -> Result<()> {
         "DynamoRIO does not build"
     );
     let client = client(&build)?;
-    for profile in PROFILES {
-        let folder = paths::target().join(profile).join("recorder");
+    let beside = |profile| paths::target().join(profile).join("recorder");
+    let mut folders = PROFILES.map(beside).to_vec();
+    if options.install {
+        folders.push(Engine::users_folder().context("neither XDG_DATA_HOME nor HOME is set")?);
+    }
+    for folder in folders {
         fs::create_dir_all(&folder)?;
         place(&build.join("lib64/release/libdynamorio.so"), &folder)?;
         place(&client, &folder)?;

@@ -111,7 +111,7 @@ fn provide_kernels() -> Result<Tally> {
 }
 
 fn build_recorder() -> Result<Tally> {
-    recorder::build()?;
+    recorder::build(&recorder::Options::default())?;
     Ok(Tally::PASSED)
 }
 

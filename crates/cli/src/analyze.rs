@@ -23,8 +23,8 @@ use modules::Modules;
 use pairs::{Gathering, Pair, Pairs, Place, resolve};
 use redhanded_analysis::{Event, HappensBefore, Lockset, Sequencers, What};
 use redhanded_detect::{Folded, Folder};
-use redhanded_image::DebugSearch;
-use redhanded_model::{Analysed, Analysis, Ending, Recorded, Report, Run, Unseen};
+use redhanded_image::{DebugSearch, is_within_rust_runtime};
+use redhanded_model::{Analysed, Analysis, Ending, Race, Recorded, Report, Run, Unseen};
 use redhanded_recording::translate::Translator;
 use redhanded_recording::{Damage, Process, Recording, became_another, steps};
 use redhanded_report::{Progress, Shown, Terminal, Writer};
@@ -146,7 +146,8 @@ pub fn examine(
             break;
         }
     }
-    let (races, set_aside) = examination.folder.into_races();
+    let (mut races, set_aside) = examination.folder.into_races();
+    races.retain(is_told);
     let report = Report {
         run: Run {
             recorded: Some(examination.recorded),
@@ -196,6 +197,13 @@ fn work(events: &[Event], threads: u64) -> u64 {
         _ => 1 + threads / 16,
     };
     events.iter().map(of).fold(1, u64::saturating_add)
+}
+
+/// Whether a race is worth telling. How Rust's standard library keeps its own data is its own
+/// business, and no call tells which locks it holds.
+fn is_told(race: &Race) -> bool {
+    let mut accesses = race.accesses.iter();
+    !race.is_by_locks_alone() || !accesses.any(|access| is_within_rust_runtime(&access.stack))
 }
 
 struct Examination<'a> {

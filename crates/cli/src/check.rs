@@ -3,14 +3,16 @@
 //! Each step is a command of its own, run as a process of its own: what records a program, what
 //! reads foreign files and what traces have nothing in common but files.
 
+mod combined;
+
 use crate::arguments::Check;
 use crate::documents::repository;
 use crate::exit::{FAILED, Failure};
 use crate::observe::Quotes;
 use crate::report::read_json;
 use crate::screen;
-use redhanded_image::is_race_at;
-use redhanded_model::{Analysed, Candidate, Race, RaceStanding, Report, Run};
+use combined::combine;
+use redhanded_model::{Candidate, Race, RaceStanding, Report};
 use redhanded_process::Program;
 use redhanded_recorder::Engine;
 use redhanded_report::{Terminal, Writer, open_private};
@@ -22,6 +24,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
+
+#[cfg(test)]
+pub use combined::tests::race;
 
 /// How often a step is looked after.
 const TICK: Duration = Duration::from_millis(100);
@@ -219,48 +224,6 @@ fn hunted(
     }
     combine(report, read_json(&caught)?);
     Ok(())
-}
-
-/// Adds what a hunt caught to what an analysis found.
-fn combine(report: &mut Report, hunted: Report) {
-    for caught in hunted
-        .races
-        .into_iter()
-        .filter(|race| !race.unknown_origin())
-    {
-        let mut by = Vec::new();
-        let is_same = |found: &Race| {
-            let sides = Candidate::of_race(found).map(|candidate| candidate.sides);
-            found.fingerprint == caught.fingerprint
-                || sides.is_some_and(|sides| is_race_at(&caught, &sides))
-        };
-        report.races.retain(|found| {
-            let is_caught = found.analysed.is_some() && is_same(found);
-            if is_caught {
-                by.extend(found.analysed.iter().flat_map(|known| &known.by).copied());
-            }
-            !is_caught
-        });
-        by.sort_unstable();
-        by.dedup();
-        let standing = RaceStanding::Caught;
-        report.races.push(Race {
-            analysed: Some(Analysed { standing, by }),
-            ..caught
-        });
-    }
-    report.quotes.extend(hunted.quotes);
-    report.quotes.sort_unstable();
-    report.quotes.dedup();
-    let recorded = std::mem::take(&mut report.run);
-    report.run = Run {
-        program: recorded.program,
-        ending: recorded.ending,
-        recorded: recorded.recorded,
-        cut_short: recorded.cut_short,
-        unseen: [recorded.unseen, hunted.run.unseen].concat(),
-        ..hunted.run
-    };
 }
 
 fn standing(race: &Race) -> Option<RaceStanding> {

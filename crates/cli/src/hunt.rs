@@ -7,8 +7,8 @@ use crate::exit::Failure;
 use crate::observe::{Observation, Subject};
 use crate::report::{Source, read_json};
 use crate::screen;
-use redhanded_image::is_race_at;
-use redhanded_model::{Candidate, Delays, HuntOutcome, Hunted, Pursuit, Race, Report, Run};
+use redhanded_image::fit_of_race;
+use redhanded_model::{Candidate, Delays, Fit, HuntOutcome, Hunted, Pursuit, Race, Report, Run};
 use redhanded_recording::is_recording;
 use redhanded_report::open_private;
 use redhanded_store::is_store;
@@ -122,6 +122,9 @@ fn document(path: &Path) -> Result<Report, Failure> {
 #[derive(Default)]
 pub struct Hunting {
     hunted: Vec<Hunted>,
+    /// The first race in the functions of each, on other lines than were named, and how well it
+    /// fits.
+    nearby: Vec<Option<(String, [Fit; 2])>>,
 }
 
 impl Hunting {
@@ -133,16 +136,24 @@ impl Hunting {
         });
         Self {
             hunted: hunted.collect(),
+            nearby: vec![None; candidates.len()],
         }
     }
 
     /// An instance of a race was caught; whether the last suspect was with it.
     pub fn caught(&mut self, race: &Race) -> bool {
         let mut news = false;
-        for hunted in self.hunted.iter_mut().filter(|one| one.race.is_none()) {
-            if is_race_at(race, &hunted.sides) {
+        let suspects = self.hunted.iter_mut().zip(&mut self.nearby);
+        for (hunted, nearby) in suspects.filter(|(one, _)| one.race.is_none()) {
+            let Some(fits) = fit_of_race(race, &hunted.sides) else {
+                continue;
+            };
+            let mut sides = hunted.sides.iter().zip(fits);
+            if sides.all(|(side, fit)| side.is_met_by(fit)) {
                 hunted.race = Some(race.id());
                 news = true;
+            } else {
+                nearby.get_or_insert((race.id(), fits));
             }
         }
         news && self.hunted.iter().all(|one| one.race.is_some())
@@ -153,8 +164,22 @@ impl Hunting {
         let pursuits = pursuits
             .into_iter()
             .chain(std::iter::repeat(Pursuit::default()));
-        let hunted = self.hunted.into_iter().zip(pursuits);
-        hunted.map(|(one, pursuit)| one.pursued(pursuit)).collect()
+        let suspects = self.hunted.into_iter().zip(self.nearby);
+        suspects
+            .zip(pursuits)
+            .map(|((mut one, nearby), pursuit)| {
+                // If no code is on a line that was named, its function was meant as a whole.
+                let is_meant = |(_, fits): &(String, [Fit; 2])| {
+                    let sides = one.sides.iter().zip(fits).zip(pursuit.fits);
+                    sides.into_iter().all(|((side, fit), best)| {
+                        side.is_met_by(*fit) || best <= Some(Fit::Function)
+                    })
+                };
+                let caught = nearby.filter(is_meant).map(|(race, _)| race);
+                one.race = one.race.or(caught);
+                one.pursued(pursuit)
+            })
+            .collect()
     }
 }
 
@@ -174,4 +199,67 @@ pub fn nothing_found(run: &Run) -> Option<Failure> {
         "no suspect was found: no code that was loaded and can be sampled is at {}",
         names.join(", ")
     )))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::check::race;
+    use redhanded_model::Spot;
+
+    fn spot(function: &str, line: Option<u32>) -> Spot {
+        Spot {
+            function: Some(function.to_owned()),
+            file: line.map(|_| "words.c".to_owned()),
+            line,
+        }
+    }
+
+    fn outcomes(suspects: &[(u32, u32)], races: &[Race], best: Fit) -> Vec<Option<String>> {
+        let candidates: Vec<Candidate> = suspects
+            .iter()
+            .map(|(put, get)| [spot("put", Some(*put)), spot("get", Some(*get))])
+            .map(Candidate::new)
+            .collect();
+        let mut hunting = Hunting::new(&candidates);
+        for race in races {
+            hunting.caught(race);
+        }
+        let pursuit = Pursuit {
+            sites: [1, 1],
+            fits: [Some(best); 2],
+            ..Pursuit::default()
+        };
+        let hunted = hunting.conclude(vec![pursuit; suspects.len()]);
+        hunted.into_iter().map(|one| one.race).collect()
+    }
+
+    /// Two races of the same functions are two suspects.
+    #[test]
+    fn a_suspect_is_caught_on_its_own_lines() {
+        let [first, second] = [race("first", [8, 16]), race("second", [10, 18])];
+        let suspects = [(8, 16), (10, 18)];
+        let one = outcomes(&suspects, &[first.clone()], Fit::Both);
+        assert_eq!(one, [Some(first.id()), None]);
+        let both = outcomes(&suspects, &[second.clone(), first.clone()], Fit::Both);
+        assert_eq!(both, [Some(first.id()), Some(second.id())]);
+        let crossed = outcomes(&[(8, 18)], &[first, second], Fit::Both);
+        assert_eq!(crossed, [None]);
+    }
+
+    /// A list may be of an earlier version of the source.
+    #[test]
+    fn a_function_is_meant_as_a_whole_where_its_line_is_not_found() {
+        let first = race("first", [8, 16]);
+        let races = [first.clone()];
+        let told = outcomes(&[(108, 116)], &races, Fit::Function);
+        assert_eq!(told, [Some(first.id())]);
+        assert_eq!(outcomes(&[(108, 116)], &races, Fit::Line), [None]);
+    }
+
+    #[test]
+    fn functions_without_lines_are_caught_wherever_they_meet() {
+        let mut hunting = Hunting::new(&[Candidate::new([spot("get", None), spot("put", None)])]);
+        assert!(hunting.caught(&race("first", [8, 16])));
+    }
 }

@@ -10,8 +10,8 @@
 use crate::around::Around;
 use crate::capture::Replay;
 use crate::over_read;
-use crate::system_call::{self, Progress};
 use redhanded_image::{After, Gather, Instruction};
+use redhanded_model::system_call::{self, Progress};
 use redhanded_model::{
     AccessKind, Analysed, Avma, Bytes, Change, Form, Hit, Loss, ModuleId, Region, Registers,
     SpaceId, Suspect, ThreadName, Vectors, WindowEnd, WindowRecord,

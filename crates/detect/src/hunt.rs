@@ -164,7 +164,10 @@ impl Hunt {
         for site in selected.sites.iter() {
             for one in selected.suspicions(site.svma) {
                 if let Some(quarry) = self.quarries.get_mut(one.candidate as usize) {
-                    quarry.pursuit.sites[usize::from(one.side & 1)] += 1;
+                    let side = usize::from(one.side & 1);
+                    quarry.pursuit.sites[side] += 1;
+                    let fit = &mut quarry.pursuit.fits[side];
+                    *fit = (*fit).max(Some(one.fit));
                 }
             }
         }

@@ -1,6 +1,6 @@
 //! Bytes changed or were unmapped, and nobody was caught: who may have done it.
 
-use crate::system_call::{self, Progress};
+use redhanded_model::system_call::{self, Progress};
 use redhanded_model::{AccessKind, Avma, Suspect, WindowEnd, WindowRecord};
 use redhanded_target::Inspect;
 

@@ -3,7 +3,7 @@
 
 use redhanded_detect::{Budget, Collision, Hunt, Options, Random, Sink, Start, hunt, watch};
 use redhanded_image::{Selected, Suspected};
-use redhanded_model::{AccessKind, Candidate, Counts, Delays, Spot, Strategy, Svma};
+use redhanded_model::{AccessKind, Candidate, Counts, Delays, Fit, Spot, Strategy, Svma};
 use redhanded_target::Module;
 use redhanded_target::driver::Driver;
 use redhanded_target::fake::{Fake, Step};
@@ -52,6 +52,7 @@ fn suspected(fake: &Fake, pairs: &[(usize, usize)]) -> Arc<Selected> {
                 svma: Svma(site as u64 * 16),
                 candidate,
                 side,
+                fit: Fit::Both,
             })
         })
         .collect();

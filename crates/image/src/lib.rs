@@ -51,7 +51,8 @@ pub use instruction::{Access, After, Flow, Gather, Instruction, Operand, Segment
 pub use link::{LinkError, link};
 pub use parallel::start_threads;
 pub use selection::{
-    Selected, Selection, SelectionError, SourceFacts, Spots, Suspected, is_race_at, is_runtime,
+    Selected, Selection, SelectionError, SourceFacts, Spots, Suspected, fit_of_race, is_runtime,
+    is_within_rust_runtime,
 };
 #[doc(hidden)]
 pub use sites::decode_forged_sites;

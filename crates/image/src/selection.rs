@@ -13,8 +13,8 @@ use std::sync::Arc;
 use thiserror::Error;
 
 use runtime::is_go_runtime;
-pub use runtime::is_runtime;
-pub use suspected::{Spots, Suspected, is_race_at};
+pub use runtime::{is_runtime, is_within_rust_runtime};
+pub use suspected::{Spots, Suspected, fit_of_race};
 
 /// Why a selection cannot be used.
 #[derive(Debug, Error)]

@@ -33,6 +33,13 @@ impl Spot {
             _ => None,
         }
     }
+
+    /// Whether code that fits like this is all that is meant, whatever else there is: a function
+    /// is not, if a line in it was named.
+    #[must_use]
+    pub fn is_met_by(&self, fit: Fit) -> bool {
+        self.place().is_none() || fit > Fit::Function
+    }
 }
 
 /// `cache_put (src/cache.c:42)`, `cache_put` or `src/cache.c:42`.
@@ -136,6 +143,9 @@ pub struct Pursuit {
     pub holds: [u64; 2],
     /// For how long, in all.
     pub held: Duration,
+    /// How well the sites of each side fit the place that was named.
+    #[serde(default)]
+    pub fits: [Option<Fit>; 2],
 }
 
 /// What became of a candidate.

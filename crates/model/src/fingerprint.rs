@@ -66,8 +66,7 @@ impl Fingerprint {
     /// Whether it is a race on a member behind a pointer.
     #[must_use]
     pub fn is_behind_a_pointer(&self) -> bool {
-        let what = self.0.rsplit_once(" @ ").map(|(_, what)| what);
-        what.is_some_and(|what| what.starts_with(BEHIND_A_POINTER))
+        self.object().starts_with(BEHIND_A_POINTER)
     }
 
     /// The code places.
@@ -76,6 +75,12 @@ impl Fingerprint {
         self.0
             .rsplit_once(" @ ")
             .map_or(&self.0, |(places, _)| places)
+    }
+
+    /// What they touch.
+    #[must_use]
+    pub fn object(&self) -> &str {
+        self.0.rsplit_once(" @ ").map_or("", |(_, what)| what)
     }
 
     /// What a problem is known by: the object, if it has a name, whatever part of it and

@@ -24,6 +24,7 @@ mod registers;
 mod run;
 mod shown;
 mod site;
+pub mod system_call;
 mod triage;
 mod usage;
 mod value;

@@ -575,6 +575,16 @@ impl Race {
         standing == Some(RaceStanding::Suspect)
     }
 
+    /// Whether only the locks that were held speak against it.
+    #[must_use]
+    pub fn is_by_locks_alone(&self) -> bool {
+        let by = self
+            .analysed
+            .as_ref()
+            .map(|analysed| analysed.by.as_slice());
+        self.is_suspect() && by == Some(&[Analysis::Lockset])
+    }
+
     /// Whether the other side is unknown.
     #[must_use]
     pub fn unknown_origin(&self) -> bool {

@@ -28,8 +28,8 @@ pub struct Engine {
 pub enum NoEngine {
     /// It is in none of these folders.
     #[error(
-        "the recorder is not there (looked for it in {}); build it with `cargo xtask recorder`, \
-         which needs cmake and gcc, or set XDG_DATA_HOME to where redhanded/recorder is",
+        "the recorder is not there (looked for it in {}); build it in a checkout of Redhanded with \
+         `cargo xtask recorder --install`, which needs cmake and gcc",
         list(.0)
     )]
     Missing(Vec<PathBuf>),
@@ -65,10 +65,16 @@ impl Engine {
             let owner = binary.metadata().map_or(0, |about| about.uid());
             folders.push((folder.join(FOLDER), owner));
         }
-        if let Some(folder) = data_folder() {
-            folders.push((folder.join("redhanded").join(FOLDER), effective_user()));
+        if let Some(folder) = Self::users_folder() {
+            folders.push((folder, effective_user()));
         }
         Self::first(&folders)
+    }
+
+    /// Where the user's own is: any binary finds it there.
+    #[must_use]
+    pub fn users_folder() -> Option<PathBuf> {
+        Some(data_folder()?.join("redhanded").join(FOLDER))
     }
 
     /// The first that can be used, of folders and whom else each is trusted to. One that is

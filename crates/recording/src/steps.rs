@@ -5,6 +5,7 @@ use crate::reader::{Process, Recording};
 use crate::wire::Kind;
 use redhanded_analysis::{Merge, Sequenced, merge};
 use std::cell::RefCell;
+use std::iter::Peekable;
 use std::rc::Rc;
 
 /// Something that a thread did.
@@ -14,6 +15,8 @@ pub struct Step {
     pub thread: u32,
     /// What.
     pub item: Item,
+    /// What a system call that begins here returned, if it did and nothing came between.
+    pub result: Option<i64>,
 }
 
 impl Sequenced for Step {
@@ -105,7 +108,7 @@ pub fn steps<'a>(
         .zip(0..)
         .map(|(thread, index)| Own {
             index,
-            entries: recording.entries(thread),
+            entries: recording.entries(thread).peekable(),
             damage: damage.clone(),
             is_whole: process.is_whole(),
             has_ended: true,
@@ -130,10 +133,21 @@ pub fn became_another(last: &[Item]) -> bool {
 const EXECVE: u64 = 59;
 const EXECVEAT: u64 = 322;
 
+/// What the system call that the first item begins returned, if the second one says so.
+#[must_use]
+pub fn result_of(call: &Item, back: &Item) -> Option<i64> {
+    let is_return = back.entry.kind == Kind::SystemReturn;
+    let is_same = is_return && back.entry.address == call.entry.address;
+    is_same
+        .then(|| back.value(0))
+        .flatten()
+        .map(u64::cast_signed)
+}
+
 /// The steps of one thread.
 struct Own<'a> {
     index: u32,
-    entries: Entries<'a>,
+    entries: Peekable<Entries<'a>>,
     damage: Damage,
     is_whole: bool,
     /// Whether the last entry was the last of a thread.
@@ -150,9 +164,14 @@ impl Iterator for Own<'_> {
             Some(Ok(item)) => {
                 self.has_ended = item.entry.kind == Kind::Exit;
                 self.is_marked = is_mark(&item);
+                let result = match (item.entry.kind, self.entries.peek()) {
+                    (Kind::SystemCall, Some(Ok(next))) => result_of(&item, next),
+                    _ => None,
+                };
                 Some(Step {
                     thread: self.index,
                     item,
+                    result,
                 })
             }
             Some(Err(why)) => {

@@ -11,7 +11,7 @@ mod system;
 
 use crate::entries::Item;
 use crate::reader::Process;
-use crate::steps::Step;
+use crate::steps::{Step, result_of};
 use crate::wire::{Function, Kind};
 use barriers::Barriers;
 use calls::{Open, is_allocator, keeps_inner};
@@ -30,8 +30,11 @@ const LONGEST: u64 = 1 << 20;
 /// Where memory can be.
 const ADDRESSES: std::ops::Range<u64> = 0x1_0000..1 << 47;
 
-/// Each entry has room for as many events with numbers of their own.
+/// Each entry has room for as many events with numbers of their own, as a power of two.
 const ROOM: u32 = 3;
+
+/// As many of these may be accesses of the kernel's: the rest of the call has at most three.
+const MOST_BY_KERNEL: u32 = (1 << ROOM) - 3;
 
 /// No more threads of a process are told apart, one after the other. What each knows of all
 /// others is kept.
@@ -74,6 +77,42 @@ pub trait Judge {
     /// Whether the access is atomic in the source; `None` to leave it out. `place` has the site
     /// in its low half and the context in its high one.
     fn atomicity(&mut self, place: Place, kind: AccessKind, bytes: Bytes) -> Option<Atomicity>;
+
+    /// Whether an access that the kernel made for the system call of this name is to be told.
+    fn tells_kernel(&mut self, place: Place, call: &'static str, bytes: Bytes) -> bool;
+}
+
+/// The memory that an item of a thread accesses, and its place: by its own instruction, or by the
+/// kernel for a system call, which is all told when the call has returned, at the place of the
+/// call. `calling` is the call that the thread is in. What a call returned may be known before
+/// that.
+pub fn accessed(
+    item: &Item,
+    result: Option<i64>,
+    calling: &mut Option<Item>,
+) -> (Place, Vec<Bytes>) {
+    let by_kernel = |call: &Item, result: Option<i64>| {
+        let place = Place(call.entry.word);
+        let calling = Calling::new(call, place);
+        let all = result.map_or_else(Vec::new, |result| calling.accesses(result));
+        (place, all.into_iter().map(|(.., bytes)| bytes).collect())
+    };
+    let call = calling.take();
+    match item.entry.kind {
+        Kind::Read | Kind::Write | Kind::Update | Kind::Atomic => {
+            let bytes = bytes(item.entry.address, item.length());
+            (Place(item.entry.word), vec![bytes])
+        }
+        Kind::SystemCall => {
+            *calling = Some(*item);
+            by_kernel(item, result)
+        }
+        Kind::SystemReturn => match call {
+            Some(call) => by_kernel(&call, result_of(&call, item)),
+            None => (Place(item.entry.word), Vec::new()),
+        },
+        _ => (Place(item.entry.word), Vec::new()),
+    }
 }
 
 /// A thread, as events call it.
@@ -236,7 +275,7 @@ impl<'a> Translator<'a> {
 
     /// Translates a step. What it means is added to `events`.
     pub fn step(&mut self, step: &Step, judge: &mut dyn Judge, events: &mut Vec<Event>) {
-        let Step { thread, item } = step;
+        let Step { thread, item, .. } = step;
         if self.threads.get(*thread as usize).is_none() {
             return;
         }
@@ -266,8 +305,8 @@ impl<'a> Translator<'a> {
             Kind::Fence => out.put(What::Fence),
             Kind::Call => self.call(*thread, item, &mut out),
             Kind::Return => self.returned(*thread, item, &mut out),
-            Kind::SystemCall => self.system_call(*thread, item, &mut out),
-            Kind::SystemReturn => self.system_return(*thread, item, &mut out),
+            Kind::SystemCall => self.system_call(*thread, step, judge, &mut out),
+            Kind::SystemReturn => self.system_return(*thread, item, judge, &mut out),
             Kind::Signal => out.acquire(SIGNAL, Mode::Exclusive),
             Kind::Exit => {
                 self.threads[*thread as usize].calling = None;
@@ -549,15 +588,24 @@ impl<'a> Translator<'a> {
         }
     }
 
-    fn system_call(&mut self, thread: u32, item: &Item, out: &mut Out<'_>) {
-        let calling = Calling::new(item, out.place);
+    fn system_call(&mut self, thread: u32, step: &Step, judge: &mut dyn Judge, out: &mut Out<'_>) {
+        let calling = Calling::new(&step.item, out.place);
+        if let Some(result) = step.result {
+            self.by_kernel(thread, &calling, result, false, judge, out);
+        }
         let open = self.threads[thread as usize].open.last();
         let is_inner = open.is_some_and(|open| !calls::shows_waiting(open.function));
         system::entered(&calling, is_inner, &mut self.memory, &mut self.futexes, out);
         self.threads[thread as usize].calling = Some(calling);
     }
 
-    fn system_return(&mut self, thread: u32, item: &Item, out: &mut Out<'_>) {
+    fn system_return(
+        &mut self,
+        thread: u32,
+        item: &Item,
+        judge: &mut dyn Judge,
+        out: &mut Out<'_>,
+    ) {
         let Some(calling) = self.threads[thread as usize].calling.take() else {
             out.put(What::SystemCall);
             return;
@@ -580,6 +628,42 @@ impl<'a> Translator<'a> {
             &mut self.futexes,
             out,
         );
+        self.by_kernel(thread, &calling, result, true, judge, out);
+    }
+
+    /// What the kernel reads or writes for a system call. When exactly is not known, so it reads
+    /// before all that the call sends, and writes after all that the call receives: an order too
+    /// many hides a race. What a call of the runtime's does within is its own business.
+    fn by_kernel(
+        &self,
+        thread: u32,
+        calling: &Calling,
+        result: i64,
+        writes: bool,
+        judge: &mut dyn Judge,
+        out: &mut Out<'_>,
+    ) {
+        if !self.threads[thread as usize].open.is_empty() {
+            return;
+        }
+        out.place = calling.place;
+        let mut left = MOST_BY_KERNEL;
+        for (name, kind, touched) in calling.accesses(result) {
+            let is_known = ADDRESSES.contains(&touched.start.0);
+            let bytes = bytes(touched.start.0, touched.len.min(LONGEST));
+            if kind.writes() == writes
+                && is_known
+                && left > 0
+                && judge.tells_kernel(calling.place, name, bytes)
+            {
+                left -= 1;
+                out.put(What::Access(Access {
+                    bytes,
+                    kind,
+                    atomicity: Atomicity::Plain,
+                }));
+            }
+        }
     }
 
     /// A thread was created, or a process with the same memory, which may have begun since, and even have ended.

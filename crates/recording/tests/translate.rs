@@ -7,6 +7,8 @@ use redhanded_recording::wire::{ChunkKind, Entry, Function, Kind};
 use redhanded_recording::{Damage, Header, Item, Recording, Writer, steps};
 use std::path::Path;
 
+#[path = "translate/kernel.rs"]
+mod kernel;
 #[path = "translate/unusual.rs"]
 mod unusual;
 
@@ -27,6 +29,10 @@ impl Judge for Sites {
             site if site >= RUNTIME.into() || site % 2 == 1 => Atomicity::Doubtful,
             _ => Atomicity::Plain,
         })
+    }
+
+    fn tells_kernel(&mut self, place: Place, _: &'static str, _: Bytes) -> bool {
+        place.0 < RUNTIME.into()
     }
 }
 

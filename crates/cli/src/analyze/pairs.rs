@@ -8,9 +8,8 @@ use redhanded_model::{
     AccessKind, Analysed, Analysis, Avma, Block, Bytes, Change, Form, ModuleId, RaceStanding,
     Region, Registers, SpaceId, Svma, TaskId, ThreadName, WindowEnd, WindowId, WindowRecord,
 };
-use redhanded_recording::translate::{Allocation, Judge, Origin, Translator};
-use redhanded_recording::wire::Kind;
-use redhanded_recording::{Damage, Process, Recording, steps};
+use redhanded_recording::translate::{Allocation, Judge, Origin, Translator, accessed};
+use redhanded_recording::{Damage, Item, Process, Recording, steps};
 use redhanded_report::Progress;
 use std::collections::HashMap;
 use std::time::Duration;
@@ -23,6 +22,8 @@ pub struct Pair {
     pub standing: RaceStanding,
     pub by: Vec<Analysis>,
     pub instances: u64,
+    /// The system call that the kernel made the second access for.
+    call: Option<&'static str>,
 }
 
 /// The pairs that were found.
@@ -108,12 +109,23 @@ impl<'j, 'a> Gathering<'j, 'a> {
         }
     }
 
-    fn add(&mut self, by: Analysis, sides: [Side; 2], standing: RaceStanding, instances: u64) {
+    fn add(&mut self, by: Analysis, mut sides: [Side; 2], standing: RaceStanding, instances: u64) {
+        // A report has the kernel's access last, and no code of the program's if both are.
+        let by_kernel = sides.map(|side| self.judge.call(side.place).is_some());
+        match by_kernel {
+            [true, true] => return,
+            [true, false] => sides.swap(0, 1),
+            [false, _] => {}
+        }
+        let call = self.judge.call(sides[1].place);
         let own = sides.map(|side| self.judge.is_own(side.place));
         // Stacks are long, and there may be many more pairs than are told.
         let is_linker = |side: &Side| self.modules.is_linker(self.judge.instruction(side.place));
+        // The end of a thread is at no instruction: the kernel clears a word that others wait for.
+        let has_code = |side: &Side| self.judge.instruction(side.place) != 0;
         // A runtime's data is its own business, and so are the tables that the linker fills in.
         if own == [false, false]
+            || !sides.iter().all(has_code)
             || sides.iter().any(is_linker)
             || sides
                 .iter()
@@ -132,6 +144,7 @@ impl<'j, 'a> Gathering<'j, 'a> {
             let known = &mut self.pairs.found[known];
             if standing < known.standing {
                 known.sides = sides;
+                known.call = call;
                 known.standing = standing;
             }
             known.instances = known.instances.max(instances);
@@ -146,6 +159,7 @@ impl<'j, 'a> Gathering<'j, 'a> {
             standing,
             by: vec![by],
             instances,
+            call,
         });
     }
 
@@ -179,6 +193,7 @@ pub fn resolve(
     let mut translator = Translator::new(process);
     let mut events = Vec::new();
     let mut current = vec![0; process.threads().len()];
+    let mut calling: Vec<Option<Item>> = vec![None; process.threads().len()];
     for step in steps(recording, process, &Damage::default()) {
         progress.advance(16);
         let item = &step.item;
@@ -189,15 +204,16 @@ pub fn resolve(
                 break;
             }
         }
-        let sides = wanted.get(&(*thread, item.entry.word));
+        let call = &mut calling[step.thread as usize];
+        let (place, all) = accessed(item, step.result, call);
+        let sides = wanted.get(&(*thread, place.0));
         for (index, at) in sides.into_iter().flatten() {
-            let bytes = Bytes::new(Avma(item.entry.address), item.length());
             let side = &mut pairs[*index].sides[*at];
-            if is_access(item.entry.kind) && bytes.overlaps(side.bytes) {
+            if let Some(bytes) = all.iter().find(|bytes| bytes.overlaps(side.bytes)) {
                 if *at == 1 {
                     places[*index] = translator.allocation(side.bytes.start.0).copied();
                 }
-                side.bytes = bytes;
+                side.bytes = *bytes;
             }
         }
         translator.step(&step, &mut Nobody, &mut events);
@@ -207,10 +223,6 @@ pub fn resolve(
         }
     }
     places
-}
-
-const fn is_access(kind: Kind) -> bool {
-    matches!(kind, Kind::Read | Kind::Write | Kind::Update | Kind::Atomic)
 }
 
 /// Says nothing of any access, where only calls matter.
@@ -228,6 +240,10 @@ impl Judge for Nobody {
         _: Bytes,
     ) -> Option<Atomicity> {
         None
+    }
+
+    fn tells_kernel(&mut self, _: redhanded_analysis::Place, _: &'static str, _: Bytes) -> bool {
+        false
     }
 }
 
@@ -280,7 +296,7 @@ impl Pair {
                     bytes: other.bytes,
                     locked: false,
                     instruction: String::new(),
-                    system_call: None,
+                    system_call: self.call.map(str::to_owned),
                     form: Form::default(),
                     found: None,
                     change: Change::Made,

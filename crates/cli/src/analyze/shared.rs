@@ -3,6 +3,7 @@
 
 use super::allowance::Allowance;
 use redhanded_model::Bytes;
+use redhanded_recording::translate::accessed;
 use redhanded_recording::wire::Kind;
 use redhanded_recording::{Process, Recording, became_another};
 use redhanded_report::Progress;
@@ -45,30 +46,30 @@ impl Shared {
         'threads: for thread in process.threads() {
             next = next.saturating_add(1).min(SHARED - 1);
             let mut last = None;
+            let mut calling = None;
             // What is damaged ends the analysis, too.
             for item in recording.entries(thread).map_while(Result::ok) {
                 progress.advance(16);
                 if item.number.is_some() {
                     last = Some(item);
                 }
-                match item.entry.kind {
-                    Kind::Read | Kind::Write | Kind::Update | Kind::Atomic => {
-                        let length = item.length().min(LONGEST);
-                        // A page of notes is about 4096 bytes.
-                        if is_noting && !allowance.allows_half(1 + length / 4096) {
-                            shared.is_full = true;
-                            is_noting = false;
-                        }
-                        if is_noting {
-                            shared.touch(item.entry.address, length, next);
-                        } else if !allowance.allows(1) {
-                            // Then nothing else is analysed either.
-                            break 'threads;
-                        }
-                    }
+                if item.entry.kind == Kind::Start {
                     // Another thread with the same number.
-                    Kind::Start => next = next.saturating_add(1).min(SHARED - 1),
-                    _ => {}
+                    next = next.saturating_add(1).min(SHARED - 1);
+                }
+                for bytes in accessed(&item, None, &mut calling).1 {
+                    let length = bytes.len.min(LONGEST);
+                    // A page of notes is about 4096 bytes.
+                    if is_noting && !allowance.allows_half(1 + length / 4096) {
+                        shared.is_full = true;
+                        is_noting = false;
+                    }
+                    if is_noting {
+                        shared.touch(bytes.start.0, length, next);
+                    } else if !allowance.allows(1) {
+                        // Then nothing else is analysed either.
+                        break 'threads;
+                    }
                 }
             }
             all_last.extend(last);

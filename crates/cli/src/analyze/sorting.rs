@@ -25,6 +25,8 @@ pub struct Sorting<'a> {
     called: HashMap<u32, bool>,
     /// By site, and by whether the program calls it.
     known: HashMap<(u32, bool), Sorted>,
+    /// Where the program had the kernel access its memory, and by which system call.
+    calls: HashMap<Place, &'static str>,
 }
 
 impl<'a> Sorting<'a> {
@@ -44,6 +46,7 @@ impl<'a> Sorting<'a> {
             runtime: HashMap::new(),
             called: HashMap::new(),
             known: HashMap::new(),
+            calls: HashMap::new(),
         }
     }
 
@@ -56,7 +59,7 @@ impl<'a> Sorting<'a> {
     /// that it calls.
     pub fn is_own(&mut self, place: Place) -> bool {
         let (site, context) = (place.0 as u32, (place.0 >> 32) as u32);
-        if !self.is_runtime(site) {
+        if !self.is_runtime(site) || self.calls.contains_key(&place) {
             return true;
         }
         let by_program = self.is_called_by_program(context);
@@ -71,6 +74,11 @@ impl<'a> Sorting<'a> {
         let by_program = self.is_runtime(site) && self.is_called_by_program(context);
         let known = self.known.get(&(site, by_program)).copied();
         self.is_own(place) && known.is_none_or(|known| !known.may_over_read)
+    }
+
+    /// The system call that an access was made for, if the kernel made it.
+    pub fn call(&self, place: Place) -> Option<&'static str> {
+        self.calls.get(&place).copied()
     }
 
     fn is_called_by_program(&mut self, context: u32) -> bool {
@@ -128,6 +136,16 @@ pub fn stack(process: &Process, place: Place) -> Vec<u64> {
 }
 
 impl Judge for Sorting<'_> {
+    fn tells_kernel(&mut self, place: Place, call: &'static str, bytes: Bytes) -> bool {
+        let (site, context) = (place.0 as u32, (place.0 >> 32) as u32);
+        let is_asked_for = !self.is_runtime(site) || self.is_called_by_program(context);
+        let is_told = is_asked_for && self.shared.has(bytes);
+        if is_told {
+            self.calls.insert(place, call);
+        }
+        is_told
+    }
+
     fn is_runtime(&mut self, site: u32) -> bool {
         let (process, modules) = (self.process, self.modules);
         *self.runtime.entry(site).or_insert_with(|| {

@@ -77,9 +77,9 @@ fn suspects_come_from_reports_and_from_what_other_tools_print() {
     let printed = "the test begins\n\
         WARNING: ThreadSanitizer: data race (pid=1)\n  \
         Read of size 8 at 0x1 by thread T2:\n    \
-        #0 look_up /src/write_then_read.c:13 (app+0x1)\n    #1 clerk <null> (app+0x2)\n\n  \
+        #0 look_up /src/write_then_read.c:14 (app+0x1)\n    #1 clerk <null> (app+0x2)\n\n  \
         Previous write of size 8 at 0x1 by thread T1:\n    \
-        #0 place_order /src/write_then_read.c:8 (app+0x3)\n\n\
+        #0 place_order /src/write_then_read.c:9 (app+0x3)\n\n\
         SUMMARY: ThreadSanitizer: data race\n";
     place.file("list", printed.as_bytes(), 0o644);
     let (outcome, first) = hunt(&place, "", "write_then_read");

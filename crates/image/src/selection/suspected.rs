@@ -15,6 +15,8 @@ pub struct Suspected {
     pub candidate: u32,
     /// Which of its sides: 0 or 1.
     pub side: u8,
+    /// How well it fits; nothing in its file fits better.
+    pub fit: Fit,
 }
 
 /// Places, prepared for being looked up.
@@ -135,6 +137,7 @@ pub(super) fn suspected(sightings: &[Sighting]) -> Vec<Suspected> {
             svma: sighting.svma,
             candidate: sighting.spot / 2,
             side: (sighting.spot % 2) as u8,
+            fit: sighting.fit,
         })
         .collect();
     suspected.sort_unstable();
@@ -142,11 +145,11 @@ pub(super) fn suspected(sightings: &[Sighting]) -> Vec<Suspected> {
     suspected
 }
 
-/// Whether the two sides of a race are at these two places, in either order.
+/// How well the two sides of a race fit these two places, in either order; none if they do not.
 #[must_use]
-pub fn is_race_at(race: &Race, sides: &[Spot; 2]) -> bool {
+pub fn fit_of_race(race: &Race, sides: &[Spot; 2]) -> Option<[Fit; 2]> {
     let [first, second] = race.accesses.as_slice() else {
-        return false;
+        return None;
     };
     let mut spots = Spots::new(sides);
     let mut at = |access: &AccessReport| {
@@ -163,10 +166,18 @@ pub fn is_race_at(race: &Race, sides: &[Spot; 2]) -> bool {
         let places = frames.filter_map(|frame| Some((frame.file.as_deref()?, frame.line?)));
         let place = access.file.as_deref().zip(access.line);
         let fits = spots.fitting(names.chain(access.function.as_deref()), places.chain(place));
-        [0, 1].map(|side| fits.iter().any(|(spot, _)| *spot == side))
+        [0, 1].map(|side| {
+            let fit = fits.iter().find(|(spot, _)| *spot == side);
+            fit.map(|(_, fit)| *fit)
+        })
     };
     let (first, second) = (at(first), at(second));
-    (first[0] && second[1]) || (first[1] && second[0])
+    let both = |one: Option<Fit>, other: Option<Fit>| Some([one?, other?]);
+    let orders = [both(first[0], second[1]), both(second[0], first[1])];
+    orders
+        .into_iter()
+        .flatten()
+        .max_by_key(|fits| (fits[0].min(fits[1]), fits[0].max(fits[1])))
 }
 
 /// Whether two paths may name the same file: the shorter is the end of the longer, in whole
@@ -221,11 +232,15 @@ mod tests {
             sighting(3, 4, Fit::Function),
             sighting(3, 5, Fit::Function),
         ];
-        let found: Vec<(u64, u32, u8)> = suspected(&seen)
+        let found: Vec<(u64, u32, u8, Fit)> = suspected(&seen)
             .into_iter()
-            .map(|one| (one.svma.0, one.candidate, one.side))
+            .map(|one| (one.svma.0, one.candidate, one.side, one.fit))
             .collect();
-        assert_eq!(found, [(2, 0, 0), (4, 1, 1), (5, 1, 1)]);
+        let (function, both) = (Fit::Function, Fit::Both);
+        assert_eq!(
+            found,
+            [(2, 0, 0, both), (4, 1, 1, function), (5, 1, 1, function)]
+        );
     }
 
     #[test]

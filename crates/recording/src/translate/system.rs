@@ -8,6 +8,8 @@ use super::memory::{Memory, bytes};
 use super::{CHANNEL, Out, SIGNAL};
 use crate::entries::Item;
 use redhanded_analysis::{Mode, Object, ObjectKind, Place, What};
+use redhanded_model::system_call::certain;
+use redhanded_model::{AccessKind, Bytes};
 use std::collections::HashMap;
 
 /// A system call that has not returned.
@@ -131,6 +133,11 @@ impl Calling {
             place,
             since: item.number,
         }
+    }
+
+    /// What the kernel has certainly accessed for it, if it returned this.
+    pub fn accesses(&self, result: i64) -> Vec<(&'static str, AccessKind, Bytes)> {
+        certain(self.number, self.arguments, result)
     }
 
     /// Whether it makes a thread, or a process that has the same memory. One with a copy of it is

@@ -13,10 +13,9 @@ const MOST: usize = 2;
 /// Whether a race is told briefly.
 pub(super) fn is_brief(terminal: &Terminal, race: &Race) -> bool {
     let call = race.verdict.as_ref().map(|verdict| verdict.call);
-    call == Some(Call::LikelyBenign)
-        && !terminal.shows_benign
-        && !terminal.verbose
-        && !terminal.explains
+    let is_benign = call == Some(Call::LikelyBenign) && !terminal.shows_benign;
+    // Of these there may be many, and most are none.
+    (is_benign || race.is_by_locks_alone()) && !terminal.verbose && !terminal.explains
 }
 
 /// The call, and the reasons for it.

@@ -1,7 +1,10 @@
 //! Verdicts on the terminal.
 
 use crate::fixtures;
-use redhanded_model::{Differing, FAILED_REPLAY, Leaning, Leans, ReplayTally, Report, combine};
+use redhanded_model::{
+    Analysed, Analysis, Differing, FAILED_REPLAY, Leaning, Leans, Race, RaceStanding, ReplayTally,
+    Report, SeenBy, combine,
+};
 use redhanded_report::{Style, Terminal};
 
 #[test]
@@ -68,4 +71,26 @@ fn a_register_is_told_by_the_place_that_goes_on_with_it() {
         text.contains(": hits: 0x117a773 (held first); 0x117a774"),
         "{text}"
     );
+}
+
+/// There may be many of them, and most are none.
+#[test]
+fn what_only_locks_speak_against_is_brief() {
+    let told = |standing, by| {
+        let mut report = fixtures::run();
+        report.races = vec![Race {
+            seen_by: SeenBy::Analysis,
+            analysed: Some(Analysed { standing, by }),
+            ..fixtures::bit_fields()
+        }];
+        fixtures::written(&Terminal::new(Style::default()), &report)
+    };
+    let has_stacks = |text: &str| text.contains("stack of");
+    let lockset = told(RaceStanding::Suspect, vec![Analysis::Lockset]);
+    assert!(
+        !has_stacks(&lockset) && lockset.contains("SUSPECT"),
+        "{lockset}"
+    );
+    let both = vec![Analysis::HappensBefore, Analysis::Lockset];
+    assert!(has_stacks(&told(RaceStanding::Suspect, both)));
 }

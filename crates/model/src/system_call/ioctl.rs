@@ -4,7 +4,7 @@
 //! old one says nothing, and a few of the modern ones lie. Those are listed here. For any
 //! other request nothing is claimed.
 
-use redhanded_model::AccessKind::{self, Read, Update, Write};
+use crate::AccessKind::{self, Read, Update, Write};
 
 /// Requests that do not say what they do, or say it wrongly: number, what the kernel does,
 /// and to how many bytes. See `ioctl_tty(2)`, `netdevice(7)`, `tcp(7)` and `ioctl_iflags(2)`.
@@ -72,9 +72,8 @@ const LISTED: &[(u64, AccessKind, u64)] = &[
 pub fn access(request: u64) -> Option<(AccessKind, u64)> {
     // The kernel takes an unsigned int.
     let request = request & 0xffff_ffff;
-    let listed = LISTED.iter().find(|(number, ..)| *number == request);
-    if let Some((_, kind, length)) = listed {
-        return Some((*kind, *length));
+    if let Some(listed) = listed(request) {
+        return Some(listed);
     }
     let size = (request >> 16) & 0x3fff;
     // The directions are the program's: it writes what the kernel reads.
@@ -85,6 +84,13 @@ pub fn access(request: u64) -> Option<(AccessKind, u64)> {
         _ => return None,
     };
     (size > 0).then_some((kind, size))
+}
+
+/// The same of requests that are listed. What others say of themselves may not be true.
+pub fn listed(request: u64) -> Option<(AccessKind, u64)> {
+    let request = request & 0xffff_ffff;
+    let listed = LISTED.iter().find(|(number, ..)| *number == request);
+    listed.map(|(_, kind, length)| (*kind, *length))
 }
 
 #[cfg(test)]

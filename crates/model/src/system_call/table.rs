@@ -1,6 +1,6 @@
 //! Which arguments of which system calls point to memory, and what the kernel does with it.
 
-use redhanded_model::AccessKind::{self, Read, Update, Write};
+use crate::AccessKind::{self, Read, Update, Write};
 
 /// Which bytes a pointer argument stands for.
 #[derive(Clone, Copy, Debug)]

@@ -7,7 +7,7 @@
 mod ioctl;
 mod table;
 
-use redhanded_model::{AccessKind, Avma, Bytes, Register, Registers};
+use crate::{AccessKind, Avma, Bytes, Register, Registers};
 use table::{Extent, ROWS};
 
 /// The most iovecs that are looked at.
@@ -76,6 +76,7 @@ pub fn access(
 }
 
 /// The memory that the system call of a thread, which is under way, unmaps, and its name.
+#[must_use]
 pub fn unmaps(registers: &Registers) -> Option<(&'static str, Bytes)> {
     let name = match registers.system_call {
         11 => "munmap",
@@ -84,6 +85,57 @@ pub fn unmaps(registers: &Registers) -> Option<(&'static str, Bytes)> {
     };
     let [start, length, ..] = Register::SYSTEM_CALL_ARGUMENTS.map(|one| registers.get(one));
     Some((name, Bytes::new(Avma(start), length)))
+}
+
+/// Calls that access all that their row says whenever they succeed, and of what they send or fill
+/// as much as they return. Others may look at less: of a longer option, for example.
+const CERTAIN: [i64; 23] = [
+    0, 1, 4, 5, 6, 7, 16, 17, 18, 22, 44, 45, 53, 63, 97, 98, 99, 228, 232, 262, 293, 302, 318,
+];
+
+/// What a system call that returned `result` has certainly accessed, as far as its arguments say
+/// it without the memory that they point to.
+#[must_use]
+pub fn certain(
+    number: u64,
+    arguments: [u64; 6],
+    result: i64,
+) -> Vec<(&'static str, AccessKind, Bytes)> {
+    let Some(number) = i64::try_from(number).ok().filter(|it| CERTAIN.contains(it)) else {
+        return Vec::new();
+    };
+    let Ok(transferred) = u64::try_from(result) else {
+        return Vec::new();
+    };
+    let mut call = Call {
+        arguments,
+        result: Some(result),
+        read_word: &mut |_| None,
+    };
+    let mut made = Vec::new();
+    for row in ROWS.iter().filter(|row| row.number == number) {
+        let kind = match row.extent {
+            Extent::Request(index) => match ioctl::listed(arguments[index]) {
+                Some((kind, _)) => kind,
+                None => continue,
+            },
+            _ if row.kind == AccessKind::Update => continue,
+            _ => row.kind,
+        };
+        for mut bytes in call.ranges(row.pointer, row.extent, kind) {
+            // Of the buffer that is sent; an address or a mask is no buffer.
+            if matches!(row.extent, Extent::Argument(_)) {
+                if row.pointer != 1 {
+                    continue;
+                }
+                bytes.len = bytes.len.min(transferred);
+            }
+            if bytes.len > 0 {
+                made.push((row.name, kind, bytes));
+            }
+        }
+    }
+    made
 }
 
 impl Call<'_> {
@@ -250,6 +302,31 @@ mod tests {
         let watched = Bytes::new(Avma(0x103f), 1);
         let waiting = access(&read, Progress::UnderWay, watched, Read, &mut words);
         assert_eq!(waiting, Some(("read", Write, watched)));
+    }
+
+    #[test]
+    fn what_is_certain_needs_a_result_and_no_memory() {
+        let certain = |number, arguments: [u64; 3], result| {
+            let [first, second, third] = arguments;
+            let made = certain(number, [first, second, third, 0, 0, 0], result);
+            let told = made.into_iter();
+            told.map(|(_, kind, bytes)| (kind, bytes.start.0, bytes.len))
+                .collect::<Vec<_>>()
+        };
+        let (read, write) = (0, 1);
+        assert_eq!(certain(read, [3, 0x1000, 64], 10), [(Write, 0x1000, 10)]);
+        assert_eq!(certain(read, [3, 0x1000, 64], 0), []);
+        assert_eq!(certain(read, [3, 0x1000, 64], -4), []);
+        // As much as was sent, and nothing if it failed.
+        assert_eq!(certain(write, [1, 0x1000, 64], 16), [(Read, 0x1000, 16)]);
+        assert_eq!(certain(write, [1, 0x1000, 64], -11), []);
+        // Texts and vectors are in memory.
+        assert_eq!(certain(2, [0x1000, 0, 0], 3), []);
+        assert_eq!(certain(20, [1, 0x1000, 2], 8), []);
+        // FIONBIO is listed; what a request of an unknown driver does, is not known.
+        assert_eq!(certain(16, [3, 0x5421, 0x1000], 0), [(Read, 0x1000, 4)]);
+        let of_unknown_driver = 0x8004_ee01;
+        assert_eq!(certain(16, [3, of_unknown_driver, 0x1000], 0), []);
     }
 
     #[test]
