@@ -259,6 +259,7 @@ fn source(bytes: &[u8]) {
     let search = DebugSearch {
         roots: Vec::new(),
         sources: vec![sources],
+        carried: Vec::new(),
     };
     let image = open(program).with_debug_search(search);
     for site in image.sites().sites.iter() {
