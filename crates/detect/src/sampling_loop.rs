@@ -432,9 +432,9 @@ impl SamplingLoop<'_> {
             Some(Loss::TextChanged)
         } else if record.hit.is_none() && !is_asked_for(self.target.inspect(), &record) {
             Some(Loss::OverRead)
-        } else if is_handled(self.target.inspect(), &record) {
-            Some(Loss::UnreadableOperand)
-        } else if is_mapped && would_fault(&self.target.inspect().mappings(record.space), &record) {
+        } else if is_handled(self.target.inspect(), &record)
+            || is_mapped && would_fault(&self.target.inspect().mappings(record.space), &record)
+        {
             Some(Loss::UnreadableOperand)
         } else {
             None
