@@ -14,7 +14,7 @@ pub fn fingerprint(accesses: &[AccessReport], what: &What, modules: &[Arc<Module
     let places = accesses
         .iter()
         .filter_map(|access| access.place(|frame| Some(nameless(frame, modules))));
-    Fingerprint::new(places.collect(), &touched(what))
+    Fingerprint::of_sides(places.collect(), &touched(what))
 }
 
 /// What is raced on, without addresses. What is behind a pointer is known by its member, if

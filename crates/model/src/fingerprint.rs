@@ -17,14 +17,19 @@ const BEHIND_A_POINTER: &str = "pointee ";
 
 impl Fingerprint {
     /// The fingerprint of accesses at `places` to `what`: a variable and field, or a region.
-    /// Of a single access the other place is unknown.
     #[must_use]
     pub fn new(mut places: Vec<String>, what: &str) -> Self {
-        if places.len() == 1 {
-            places.push(UNKNOWN_ORIGIN.to_owned());
-        }
         places.sort();
         Self(format!("{} @ {what}", places.join(" | ")))
+    }
+
+    /// The same of a collision, whose other place is unknown if only one access is known.
+    #[must_use]
+    pub fn of_sides(mut places: Vec<String>, what: &str) -> Self {
+        if places.len() < 2 {
+            places.push(UNKNOWN_ORIGIN.to_owned());
+        }
+        Self::new(places, what)
     }
 
     /// What the race would be called if only one of its two places were known, for either.
@@ -52,7 +57,7 @@ impl Fingerprint {
     #[must_use]
     pub fn between(&self, places: Vec<String>) -> Self {
         match self.0.rsplit_once(" @ ") {
-            Some((_, what)) => Self::new(places, what),
+            Some((_, what)) => Self::of_sides(places, what),
             None => self.clone(),
         }
     }
