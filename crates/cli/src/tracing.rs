@@ -13,10 +13,10 @@ use redhanded_detect::{
 use redhanded_guest::{Address, GuestMachine};
 use redhanded_image::{Selected, start_threads};
 use redhanded_model::{Class, Counts, Crash, ModuleId, TaskId, Unseen};
-use redhanded_process::{Process, Program, Tracer, beat};
+use redhanded_process::{Process, Program, Tracer};
 use redhanded_replay::Workers;
 use redhanded_session::{Answer, Asker, Finished, ImageFile, Question, Record, Teller, hear_place};
-use redhanded_sys::{Rights, effective_user, renounce_debug_information};
+use redhanded_sys::{Rights, beat, effective_user, renounce_debug_information};
 use redhanded_target::driver::Driver;
 use redhanded_target::images::Images;
 use redhanded_target::{Ending, Inspect, Machine, Module, Target, TargetError};
