@@ -23,16 +23,23 @@ told_to_end() {
 exec 9<> full
 dd if=/dev/zero bs=65536 count=1 status=none > full
 
-# The report waits for a reader until the second signal: the first ended the observation.
-start ./spin
-env --default-signal=INT,QUIT "$REDHANDED" attach --quiet "$target" 2> full &
-front=$!
-until_true is_traced "$target"
-sleep 1
-kill -TERM "$front"
-until_true is_free "$target"
-sleep 0.2
-told_to_end 0 66
+# One signal is enough, whether it comes before the first race, between them, or before the report.
+for moment in 0 1; do
+    for options in --quiet ''; do
+        start ./spin
+        env --default-signal=INT,QUIT "$REDHANDED" attach $options "$target" 2> full &
+        front=$!
+        until_true is_traced "$target"
+        sleep $moment
+        kill -TERM "$front"
+        until_true is_gone "$front"
+        wait "$front"
+        status=$?
+        : > err
+        expect 0 66 67 143
+        ends_well "$target"
+    done
+done
 
 # A race is announced before the end, which --for and one signal bring all the same, however much there is to tell.
 for options in '--for 2s' '--for 8s --overhead 50%' '--log session.log'; do

@@ -214,7 +214,7 @@ impl<'a> Source<'a> {
                 spots: spots.to_vec(),
                 at: part.to_vec(),
             };
-            match self.namer.ask(&question, redhanded_process::beat) {
+            match self.namer.ask(&question, redhanded_sys::beat) {
                 Some(Answer::Sightings(some)) => sightings.extend(some),
                 _ => break,
             }
@@ -225,10 +225,10 @@ impl<'a> Source<'a> {
     /// What is known of these addresses; nothing if the namer is lost.
     fn facts(&mut self, about: About, at: Vec<Svma>) -> Vec<Fact> {
         let file = self.file.get_or_init(|| ImageFile::of(self.image)).clone();
-        match self.namer.ask(
-            &Question::Facts { file, about, at },
-            redhanded_process::beat,
-        ) {
+        match self
+            .namer
+            .ask(&Question::Facts { file, about, at }, redhanded_sys::beat)
+        {
             Some(Answer::Facts(facts)) => facts,
             _ => Vec::new(),
         }

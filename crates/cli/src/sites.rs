@@ -77,7 +77,7 @@ pub fn index(image: &Image, cache: Option<&SiteCache>, shown: Shown) {
     let shown = std::sync::Mutex::new(0);
     let started = Instant::now();
     image.index(cache, &|done, _| {
-        redhanded_process::beat();
+        redhanded_sys::beat();
         if started.elapsed() > WAIT && !told.swap(true, Ordering::Relaxed) {
             let size = total >> 20;
             screen::say(&format!(

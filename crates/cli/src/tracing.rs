@@ -13,15 +13,16 @@ use redhanded_detect::{
 use redhanded_guest::{Address, GuestMachine};
 use redhanded_image::{Selected, start_threads};
 use redhanded_model::{Class, Counts, Crash, ModuleId, TaskId, Unseen};
-use redhanded_process::{Process, Program, Tracer, beat};
+use redhanded_process::{Process, Program, Tracer};
 use redhanded_replay::Workers;
 use redhanded_session::{Answer, Asker, Finished, ImageFile, Question, Record, Teller, hear_place};
-use redhanded_sys::{Rights, effective_user, renounce_debug_information};
+use redhanded_sys::{Rights, beat, effective_user, renounce_debug_information};
 use redhanded_target::driver::Driver;
 use redhanded_target::images::Images;
 use redhanded_target::{Ending, Inspect, Machine, Module, Target, TargetError};
 use std::collections::{BTreeMap, HashSet};
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -359,14 +360,23 @@ impl Tracing<'_> {
     }
 
     /// Tells whose rights a task has, if they are not those of the last one: root must not
-    /// quote what the user of the target may not read. Programs change their users.
-    fn tell_rights(&mut self, task: TaskId) {
-        let is_process = !matches!(self.observation.subject, Subject::Kernel(_));
-        if !is_process || effective_user() != 0 {
+    /// quote what the user of the target may not read. Programs change their users. A kernel
+    /// has none, but whoever owns one of its files chose the sources that are named there.
+    fn tell_rights(&mut self, task: TaskId, modules: &[Arc<Module>]) {
+        if effective_user() != 0 {
             return;
         }
-        let rights = Rights::of(task.0.cast_signed());
-        if self.reader.as_ref() != Some(&rights) {
+        let rights = match &self.observation.subject {
+            Subject::Kernel(_) if self.reader.is_some() => None,
+            Subject::Kernel(_) => rights_over(modules.iter().filter_map(|module| {
+                let image = module.image.as_deref()?;
+                Some(image.path())
+            })),
+            Subject::Program(_) | Subject::Process(_) => Some(Rights::of(task.0.cast_signed())),
+        };
+        if let Some(rights) = rights
+            && self.reader.as_ref() != Some(&rights)
+        {
             self.teller.tell(Record::Rights(rights.clone()));
             self.reader = Some(rights);
         }
@@ -396,7 +406,7 @@ impl Tracing<'_> {
 
 impl Sink for Tracing<'_> {
     fn collision(&mut self, collision: Collision, modules: &[Arc<Module>]) {
-        self.tell_rights(collision.record.task);
+        self.tell_rights(collision.record.task, modules);
         let windows = self.counts.windows + collision.record.id.0;
         self.teller.collision(collision, modules, windows);
     }
@@ -416,7 +426,7 @@ impl Sink for Tracing<'_> {
             return Disposition::Release;
         }
         // This is for races only, and only the debug information tells one.
-        self.tell_rights(collision.record.task);
+        self.tell_rights(collision.record.task, modules);
         let Some(finding) = self.judge(collision, modules) else {
             return Disposition::Release;
         };
@@ -463,5 +473,37 @@ impl Sink for Tracing<'_> {
 
     fn enough(&self) -> bool {
         self.tracer.is_enough()
+    }
+}
+
+/// The rights of whoever can decide what is in one of these files, if that is not only root.
+fn rights_over<'a>(files: impl IntoIterator<Item = &'a Path>) -> Option<Rights> {
+    let mut owners = files.into_iter().map(Rights::over);
+    // What is there no longer has an owner who is not known.
+    owners.find_map(|owner| owner.map_or(Some(Rights::NOBODY), |(_, rights)| rights))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::chown;
+
+    #[test]
+    fn one_file_of_another_user_decides_what_root_may_quote() {
+        if effective_user() != 0 {
+            eprintln!("skipped: only root can give a file away");
+            return;
+        }
+        let place = tempfile::tempdir().unwrap();
+        let files = ["vmlinux", "root.ko", "user.ko"].map(|name| place.path().join(name));
+        for file in &files {
+            std::fs::write(file, "").unwrap();
+        }
+        let over = || rights_over(files.iter().map(|file| &**file));
+        assert_eq!(over(), None);
+        chown(&files[2], Some(4711), Some(4712)).unwrap();
+        assert_eq!(over(), Some(Rights::of_owner(4711, 4712)));
+        std::fs::remove_file(&files[0]).unwrap();
+        assert_eq!(over(), Some(Rights::NOBODY));
     }
 }

@@ -1,6 +1,6 @@
 //! Writes a core file of a space while its process lives on.
 
-use super::{Process, State, vigil};
+use super::{Process, State};
 use redhanded_corefile::{self as corefile, CoreProcess, CoreThread};
 use redhanded_model::{SpaceId, TaskId};
 use redhanded_sys::{self as sys, Change, Tid};
@@ -41,7 +41,7 @@ impl Process {
                     threads: &threads,
                     memory: &space.memory,
                     hide: &|address, buffer| {
-                        vigil::beat();
+                        sys::beat();
                         space.breakpoints.hide(address, buffer);
                     },
                 };

@@ -5,7 +5,7 @@ use super::hooks::Hook;
 use super::tasks::{self, SignalField, bit};
 use super::text::INT3;
 use super::watches::{PerfWatches, Watches};
-use super::{Newborn, Process, State, Task, vigil};
+use super::{Newborn, Process, State, Task};
 use redhanded_image::Instruction;
 use redhanded_model::{Avma, Registers, SpaceId, TaskId};
 use redhanded_sys::{self as sys, Change, Tid};
@@ -60,7 +60,7 @@ pub(super) fn pause(since: Instant) {
 pub(super) fn await_change(tid: Tid) -> std::io::Result<Option<Change>> {
     let began = Instant::now();
     loop {
-        vigil::beat();
+        sys::beat();
         match sys::poll_change_of(tid) {
             Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
             Ok(None) => pause(began),
@@ -127,7 +127,7 @@ impl Process {
 
     /// The next report, if there is one.
     pub(super) fn next_change(&mut self) -> std::io::Result<Option<(Tid, Change)>> {
-        vigil::beat();
+        sys::beat();
         match self.backlog.pop_front() {
             Some(heard) => Ok(Some(heard)),
             None => sys::poll_change(),
@@ -136,7 +136,7 @@ impl Process {
 
     /// The next report of one thread, if there is one.
     pub(super) fn change_of(&mut self, tid: Tid) -> std::io::Result<Option<Change>> {
-        vigil::beat();
+        sys::beat();
         let heard = self.backlog.iter().position(|(heard, _)| *heard == tid);
         match heard.and_then(|at| self.backlog.remove(at)) {
             Some((_, change)) => Ok(Some(change)),

@@ -38,7 +38,6 @@ mod watches;
 
 pub use launch::Program;
 pub use tracer::{Front, Guarded, Role, Tracer, split};
-pub use vigil::beat;
 pub use watches::WatchBy;
 
 use guard::Lifelines;

@@ -7,13 +7,13 @@
 //! ends, because only that frees threads without waking them.
 
 use super::guard::{self, Guard, Lifelines};
-use super::vigil::{self, Looker, Vigil};
+use super::vigil::{Looker, Vigil};
 use super::{Process, orphans, tasks};
 use crate::events::ending;
 use redhanded_sys::{self as sys, Change, Ledger, Tid};
 use redhanded_target::{Control, Ending, FRONT_DIED, Signals};
 use std::collections::HashMap;
-use std::io::{self, Read};
+use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
@@ -87,7 +87,10 @@ pub fn split(signals: Arc<Signals>, guarded: Guarded) -> io::Result<(Role, UnixS
                 let _ = sys::unshare_files(&[not_ours]);
                 watch_over(Guard::new(watched, ledger))
             }
-            Guarded::Other(rescue) => usize::from(!hears_farewell(watched) && rescue()),
+            Guarded::Other(rescue) => {
+                let is_left = !hears_farewell(&mut Guard::new(watched, ledger));
+                usize::from(is_left && rescue())
+            }
         };
         let guard = sys::thread_builder()?.spawn(guard)?;
         let front_role = Front {
@@ -114,7 +117,7 @@ pub fn split(signals: Arc<Signals>, guarded: Guarded) -> io::Result<(Role, UnixS
     // Ctrl-Z stops the program and the front, and `fg` continues both. The tracer must
     // not stop with them.
     sys::ignore_terminal_stops();
-    vigil::begin(ledger);
+    ledger.begin();
     let sockets = std::iter::once(lifeline).chain(second).collect();
     let side = Tracer {
         lifelines: Arc::new(Lifelines::new(ledger, sockets)),
@@ -123,20 +126,21 @@ pub fn split(signals: Arc<Signals>, guarded: Guarded) -> io::Result<(Role, UnixS
     Ok((Role::Tracer(Box::new(side)), tracer))
 }
 
-/// Waits for the tracer to end, and sees to it that it does if it hangs. If it does not
-/// say goodbye, restores what it has left. Returns in how many processes.
+/// Waits for the tracer to end. If it does not say goodbye, restores what it has left. Returns
+/// in how many processes.
 fn watch_over(mut guard: Guard) -> usize {
-    let ledger = guard.ledger();
-    let is_hurried = || ledger.flags().load(Ordering::Relaxed) & ENDING != 0;
-    if guard.watch_over(Vigil::new(ledger, Looker::First), is_hurried) {
+    if hears_farewell(&mut guard) {
         return 0;
     }
-    guard.restore_all(&guard::noted(ledger))
+    guard.restore_all(&guard::noted(guard.ledger()))
 }
 
-/// Waits for the tracer to end. Returns whether it said goodbye.
-fn hears_farewell(mut lifeline: UnixStream) -> bool {
-    matches!(lifeline.read(&mut [0]), Ok(1))
+/// Waits for the tracer to end, and sees to it that it does if it hangs. Returns whether it
+/// said goodbye.
+fn hears_farewell(guard: &mut Guard) -> bool {
+    let ledger = guard.ledger();
+    let is_hurried = || ledger.flags().load(Ordering::Relaxed) & ENDING != 0;
+    guard.watch_over(Vigil::new(ledger, Looker::First), is_hurried)
 }
 
 /// The tracing process.

@@ -2,8 +2,8 @@
 //!
 //! A tracer that hangs holds its target as surely as a dead one frees it. So it gives a
 //! sign of life in the memory that it shares with those who look after it: whenever it
-//! asks the kernel for news of its target, and during everything else that may take
-//! long. They look twice a second. A tracer that has given no sign for too long
+//! asks the kernel or a stub for news of its target, and during everything else that may
+//! take long. They look twice a second. A tracer that has given no sign for too long
 //! is told to go on and to end if it is stopped, and killed if that does not help.
 //!
 //! They count looks, not time. While the machine is suspended, or while they are stopped
@@ -11,7 +11,6 @@
 
 use super::tracer::{ENDING, ENOUGH, HUNG};
 use redhanded_sys::{self as sys, Ledger, Tid, status_field};
-use std::sync::OnceLock;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -33,24 +32,6 @@ const ORDINARY: Patience = Patience {
 };
 /// 2 and 10 s, for a tracer that was asked to end: somebody waits for it.
 const HURRIED: Patience = Patience { idle: 4, busy: 20 };
-
-/// The ledger of this process, if it is a tracer.
-static OWN: OnceLock<Ledger> = OnceLock::new();
-
-/// From now on [`beat`] counts for this process. It is looked after from its first beat on.
-pub fn begin(ledger: Ledger) {
-    let own = u64::from(std::process::id());
-    ledger.writer().store(own, Ordering::Release);
-    let _ = OWN.set(ledger);
-}
-
-/// Shows that this process is alive, if it is a tracer. To be called by whatever may take
-/// longer than a second.
-pub fn beat() {
-    if let Some(ledger) = OWN.get() {
-        ledger.beats().fetch_add(1, Ordering::Relaxed);
-    }
-}
 
 /// What one look found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

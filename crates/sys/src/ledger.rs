@@ -1,6 +1,7 @@
 //! A list in memory that two processes share and that outlives either.
 
 use std::io;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The reserved address space, most of which is never used: room for twice two million
@@ -16,6 +17,17 @@ const IN_USE: usize = 3;
 const LENGTHS: usize = 4;
 /// How many entries each half can hold.
 const MOST: usize = (SIZE / 8 - HEAD) / 4;
+
+/// The ledger of this process, if it writes one.
+static OWN: OnceLock<Ledger> = OnceLock::new();
+
+/// Shows that this process is alive, if somebody looks after it. To be called by whatever may
+/// take longer than a second.
+pub fn beat() {
+    if let Some(ledger) = OWN.get() {
+        ledger.beats().fetch_add(1, Ordering::Relaxed);
+    }
+}
 
 /// A list of entries, made before the process splits. What one process has written the
 /// other can read, even after the writer's death.
@@ -101,6 +113,14 @@ impl Ledger {
     #[must_use]
     pub fn room(self) -> usize {
         MOST - self.0[LENGTHS + self.half()].load(Ordering::Acquire) as usize
+    }
+
+    /// From now on [`beat`] counts for this process, which writes. It is looked after from its
+    /// first beat on.
+    pub fn begin(self) {
+        let own = u64::from(std::process::id());
+        self.writer().store(own, Ordering::Release);
+        let _ = OWN.set(self);
     }
 
     /// How often the writer has shown that it is alive.

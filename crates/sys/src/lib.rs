@@ -40,7 +40,7 @@ pub use exchange::{
 pub use folder::{Draft, Folder, folder_of, link_target, reopen, takes_files, write_whole};
 pub use foreign_file::{FileMap, open_regular, read_regular, read_regular_text};
 pub use launch::{Launch, Parent, exec, launch, launch_in};
-pub use ledger::Ledger;
+pub use ledger::{Ledger, beat};
 pub use lifetime::die_with_this_thread;
 pub use maps::{Mapping, grows_down, mappings};
 pub use out_of_memory::{

@@ -4,8 +4,8 @@
 //! writes, so a reader that never reads would keep it from ending. So it looks for a request
 //! to end meanwhile, and then waits for a reader only a little longer.
 
+use crate::signals::is_told_to_end;
 use crate::socket::{ReadyTo, wait_ready};
-use crate::{REQUESTS, SignalSet};
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -30,7 +30,7 @@ struct Patience(Option<Instant>);
 
 impl Patience {
     fn check(&mut self) -> io::Result<()> {
-        if !SignalSet::is_pending(&REQUESTS) {
+        if !is_told_to_end() {
             return Ok(());
         }
         if self.0.get_or_insert_with(Instant::now).elapsed() < PATIENCE {

@@ -3,10 +3,21 @@
 use std::ffi::c_int;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// The signals that ask the tool to end.
 pub const REQUESTS: [c_int; 4] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT];
+
+/// A process has sent one of them, and it was taken.
+static TOLD: AtomicBool = AtomicBool::new(false);
+
+/// Whether a process has told this one to end, or a signal that does so is pending.
+/// Ctrl-C does not count once it was taken: who presses it is there, and can press it again.
+#[must_use]
+pub fn is_told_to_end() -> bool {
+    TOLD.load(Ordering::Relaxed) || SignalSet::is_pending(&REQUESTS)
+}
 
 /// Signals that are waited for instead of handled.
 pub struct SignalSet {
@@ -54,10 +65,11 @@ impl SignalSet {
             let signal = libc::sigtimedwait(&raw const self.set, &raw mut info, &raw const timeout);
             (signal, info)
         };
-        (signal > 0).then_some(Taken {
-            signal,
-            by_process: info.si_code <= 0,
-        })
+        let by_process = info.si_code <= 0;
+        if by_process && REQUESTS.contains(&signal) {
+            TOLD.store(true, Ordering::Relaxed);
+        }
+        (signal > 0).then_some(Taken { signal, by_process })
     }
 
     /// Has a command start with the mask that this process had before. Otherwise it starts

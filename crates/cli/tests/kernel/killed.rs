@@ -73,6 +73,17 @@ fn a_machine_outlives_whoever_looks_at_it() {
     gone(tracer);
     machine.runs_on();
 
+    // Stopped for good, it is noticed to hang, and the machine goes on.
+    let running = look();
+    let tracer = tracer_of(&running);
+    kill(tracer, Signal::SIGSTOP).unwrap();
+    kill(pid(&running), Signal::SIGTERM).unwrap();
+    let outcome = running.end();
+    assert_eq!(outcome.status, 125, "{outcome:#?}");
+    assert!(outcome.says("hung and was"), "{outcome:#?}");
+    gone(tracer);
+    machine.runs_on();
+
     // Asked politely, it reports and lets go.
     let running = look();
     kill(pid(&running), Signal::SIGTERM).unwrap();

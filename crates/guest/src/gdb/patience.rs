@@ -1,6 +1,7 @@
 //! How long a stub is waited for. Whatever it sends or holds back, every wait has an
 //! end, and it comes soon once this process is told to end.
 
+use redhanded_sys::beat;
 use redhanded_target::Signals;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -37,8 +38,10 @@ impl Patience {
         }
     }
 
-    /// How long to wait before asking again; `None` when the time is over.
+    /// How long to wait before asking again; `None` when the time is over. Whoever waits with
+    /// signals to listen to shows often enough that it is alive.
     pub fn left(&mut self, deadline: Instant) -> Option<Duration> {
+        beat();
         let now = Instant::now();
         let mut longest = Duration::MAX;
         if let Some(signals) = &self.signals {
