@@ -4,6 +4,7 @@ use crate::liveness::{Registers, live_at};
 use crate::machine::{Machine, Mode, Space};
 use crate::memory::PAGE;
 use crate::outcome::{Call, Difference, End, Failure, Order, Side};
+use crate::ranges::Ranges;
 use crate::scene::Scene;
 use crate::schedule::{Played, SIDES, Thread};
 use crate::state::{RSP, State, flag};
@@ -30,8 +31,10 @@ impl Found {
     }
 }
 
-/// Compares all orders with the first one. What any of them leaves behind differently counts:
-/// one that interrupts a thread may show what the two that do not leave alike.
+/// Compares all orders with the first one. The first difference counts, and what else all those
+/// orders show that are about the race: to interrupt a thread there may show what running one
+/// after the other does not. What interrupting it elsewhere adds is due to other races of the same
+/// regions, such as an update of other bytes that is lost.
 pub(crate) fn compare(machine: &mut Machine<'_>, scene: &Scene, played: &[Played]) -> Call {
     let mode = scene.mode;
     let here = || played.iter().filter(|p| p.order.is_of_this_machine());
@@ -48,15 +51,20 @@ pub(crate) fn compare(machine: &mut Machine<'_>, scene: &Scene, played: &[Played
     let Some((this, others)) = played.split_first() else {
         return Call::NoStateChange;
     };
+    let race = Ranges::new(scene.race.clone());
     // What the first order that differs shows, and what later ones show besides.
     let mut first: Option<(Order, Vec<Difference>)> = None;
     let mut further: Vec<(Order, Difference)> = Vec::new();
-    let mut untold = None;
+    let (mut untold, mut failure) = (None, None);
     for that in others {
+        let about_it = that.is_about(&race);
         let found = match differences(&mut machine.space, mode, this, that) {
             Ok(found) => found,
             Err(why) => {
-                untold = untold.or(Some(why));
+                if about_it {
+                    untold = untold.or(Some(why.clone()));
+                }
+                failure = failure.or(Some(why));
                 continue;
             }
         };
@@ -64,6 +72,7 @@ pub(crate) fn compare(machine: &mut Machine<'_>, scene: &Scene, played: &[Played
         match &first {
             None if found.list.is_empty() => {}
             None => first = Some((that.order, found.list)),
+            Some(_) if !about_it => continue,
             Some((_, known)) => {
                 for difference in found.list {
                     let mut before = known.iter().chain(further.iter().map(|(_, it)| it));
@@ -90,7 +99,7 @@ pub(crate) fn compare(machine: &mut Machine<'_>, scene: &Scene, played: &[Played
             further,
             untold,
         },
-        None => untold.map_or(Call::NoStateChange, Call::ReplayFailure),
+        None => failure.map_or(Call::NoStateChange, Call::ReplayFailure),
     }
 }
 

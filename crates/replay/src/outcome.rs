@@ -298,7 +298,7 @@ pub enum Call {
         that: Order,
         /// In what these two differ.
         differences: Vec<Difference>,
-        /// In what else later orders differ from the first one.
+        /// In what else later orders that are about the race differ from the first one.
         #[serde(default)]
         further: Vec<(Order, Difference)>,
         /// Why more may differ than is told here, if it may.

@@ -45,6 +45,8 @@ pub(crate) struct Thread {
     passed: u32,
     /// The write that an interrupted update has still to do, and its instruction.
     pending: Option<(u64, Pending)>,
+    /// The accesses at which it was interrupted, each with its address and size.
+    pub interrupted: Vec<(u64, u64)>,
     /// The store that others see late, once it was made.
     delayed: Option<Delayed>,
     /// What it accessed, in its order.
@@ -65,6 +67,7 @@ impl Thread {
             started: false,
             end: None,
             pending: None,
+            interrupted: Vec::new(),
             delayed: None,
             accesses: Vec::new(),
             calls: Vec::new(),
@@ -95,6 +98,18 @@ impl Played {
         Outcome {
             order: self.order,
             ended: self.threads.each_ref().map(Thread::ended),
+        }
+    }
+
+    /// Whether what is special about this order happens at these bytes. An order that interrupts a
+    /// thread at others shows another race of the same regions.
+    pub fn is_about(&self, race: &Ranges) -> bool {
+        match self.order {
+            Order::First(_) | Order::Delayed { .. } => true,
+            Order::Split { side, .. } => {
+                let mut those = self.threads[side as usize].interrupted.iter();
+                those.any(|(address, size)| race.touch(*address, *size))
+            }
         }
     }
 
@@ -299,6 +314,7 @@ impl<O: Observer> Player<'_, '_, O> {
                 {
                     thread.started = true;
                     thread.steps += 1;
+                    thread.interrupted = vec![(address, size as u64)];
                     return match machine.step_held() {
                         Ok(pending) => {
                             thread.pending = pending.map(|pending| (ip, pending));
@@ -347,8 +363,12 @@ impl<O: Observer> Player<'_, '_, O> {
             self.observer.ran(side, ip, Part::Whole, machine, logged);
             if let Some(interrupt) = interrupt {
                 let made = &machine.space.log[logged..];
-                let made = contested_accesses(made, interrupt.contested, update.is_some());
-                left = left.saturating_sub(made);
+                let count = contested_accesses(made, interrupt.contested, update.is_some());
+                if count > 0 {
+                    let ranges = made.iter().map(|a| (a.address, a.size.into()));
+                    thread.interrupted = ranges.collect();
+                }
+                left = left.saturating_sub(count);
             }
             if let Some(end) = circle.closes(machine) {
                 return Some(end);

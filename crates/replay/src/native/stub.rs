@@ -136,12 +136,14 @@ fn is_x87(instruction: &Instruction) -> bool {
         || instruction.fpu_stack_increment_info().writes_top()
 }
 
-/// Whether vector arithmetic may depend on its control register: all but moves and integers.
-fn uses_mxcsr(mnemonic: Mnemonic) -> bool {
+/// Whether vector arithmetic may depend on its control register: all but moves and integers. A
+/// conversion from memory to a general register does so without any vector.
+fn uses_mxcsr(mnemonic: Mnemonic, vector: bool) -> bool {
     let name = format!("{mnemonic:?}");
     let without_v = name.strip_prefix('V').map(str::to_ascii_lowercase);
     let name = without_v.unwrap_or_else(|| name.to_ascii_lowercase());
-    !(name.starts_with('p') || name.starts_with("mov") || name.starts_with("xor"))
+    let moves = ["p", "mov", "xor"];
+    (vector || name.starts_with("cvt")) && !moves.iter().any(|it| name.starts_with(it))
 }
 
 /// Whether it shifts or rotates: with a count of zero that leaves the flags alone, and with one
@@ -271,7 +273,7 @@ pub(crate) fn build(
     let loads = loads_flags(instruction);
     let modified = instruction.rflags_modified() != 0 || shifts(instruction.mnemonic());
     let vector = !uses.vectors.is_empty();
-    let mxcsr = vector && uses_mxcsr(instruction.mnemonic());
+    let mxcsr = uses_mxcsr(instruction.mnemonic(), vector);
     let stack = uses.general.iter().find(|(r, _)| *r == Register::RSP);
     let mut w = Writer {
         encoder: Encoder::new(64),

@@ -310,6 +310,24 @@ fn a_rotation_by_as_much_as_there_is_changes_flags() {
     }
 }
 
+/// Found by a longer run, too.
+#[test]
+fn a_conversion_to_a_general_register_obeys_the_control_register() {
+    let mut bench = Bench::new();
+    let general = [bench.data; 16];
+    // Invalid operations raise an exception, and numbers are rounded down.
+    let control = 0x3f00_u32.to_le_bytes();
+    bench.tracee.memory.write(bench.data, &control);
+    // ldmxcsr [rbx]; then cvtsd2si eax, [rbx] of a number that fits, and of one that does not
+    let mut check = |code: &[u8]| bench.check(code, &general, 0x202);
+    assert!(matches!(check(&[0x0f, 0xae, 0x13]), Ok(true)));
+    for number in [-1.5_f64, 1e300] {
+        bench.tracee.memory.write(bench.data, &number.to_le_bytes());
+        let checked = bench.check(&[0xf2, 0x0f, 0x2d, 0x03], &general, 0x202);
+        assert!(matches!(checked, Ok(true)), "{number}: {checked:?}");
+    }
+}
+
 const fn flag_mask() -> u64 {
     redhanded_replay::flag::STATUS | redhanded_replay::flag::DF
 }

@@ -120,6 +120,23 @@ fn what_only_an_interrupted_thread_shows_is_told() {
     assert_eq!(further.collect::<Vec<_>>(), expected);
 }
 
+/// Both count two numbers. To interrupt a thread within the second update shows the race on that.
+#[test]
+fn what_another_race_of_the_regions_shows_is_not_told_of_this_one() {
+    let counts = "add dword ptr [data], 1; add dword ptr [data + 16], 1; mfence; mov eax, 1; ret";
+    let Call::StateChange {
+        differences,
+        further,
+        ..
+    } = judge(counts, counts, &[5, 0, 9]).call
+    else {
+        panic!("a difference")
+    };
+    let differences: Vec<_> = differences.into_iter().map(bare).collect();
+    assert_eq!(differences, [memory(DATA, &[7], &[6])]);
+    assert_eq!(further, []);
+}
+
 #[test]
 fn an_order_that_cannot_be_compared_is_told_beside_those_that_differ() {
     let judgement = looks_twice("int3");
