@@ -291,6 +291,13 @@ mod tests {
     }
 
     #[test]
+    fn only_harm_that_was_caught_shows_something() {
+        assert!(judged(true, &[Call::Undecided]).shows_something());
+        assert!(!judged(true, &[]).shows_something());
+        assert!(!judged(false, &[Call::LikelyBenign]).shows_something());
+    }
+
+    #[test]
     fn too_few_recognised_have_failed() {
         let right = judged(false, &[Call::LikelyBenign]);
         assert_eq!(print(&[right], 0.9).failed, 0);

@@ -191,16 +191,9 @@ fn replaced_after(signal: Signal) {
     let place = Place::with("racy");
     let line = "run --for 10s --kill --json report.json -- ./racy";
     let running = place.start(place.redhanded(line.split(' ')));
-    let start = Instant::now();
-    let worker = loop {
-        let all = members(running.child.id()).into_iter();
-        if let Some((pid, ..)) = all.into_iter().find(|(pid, ..)| replays(*pid)) {
-            break pid;
-        }
-        assert!(start.elapsed() < Duration::from_secs(60), "nobody replays");
-        std::thread::sleep(Duration::from_millis(1));
-    };
-    kill(Pid::from_raw(worker.cast_signed()), signal).unwrap();
+    for worker in workers(&running, 1) {
+        kill(Pid::from_raw(worker.cast_signed()), signal).unwrap();
+    }
     let outcome = running.end();
     assert_eq!(outcome.status, 66, "{outcome:#?}");
     let report = fs::read(place.path("report.json")).unwrap();
@@ -209,4 +202,35 @@ fn replaced_after(signal: Signal) {
     let races = report["races"].as_array().unwrap();
     assert!(races.iter().any(replayed), "{report:#}");
     assert!(!outcome.says("the process that replays"), "{outcome:#?}");
+}
+
+#[test]
+fn the_worker_that_makes_scenarios_is_replaced() {
+    let place = Place::with("outcomes");
+    let line = "run --for 30s --kill --overhead 50% --scenarios kept -- ./outcomes";
+    let running = place.start(place.redhanded(line.split(' ')));
+    for worker in workers(&running, 2) {
+        kill(Pid::from_raw(worker.cast_signed()), Signal::SIGKILL).unwrap();
+    }
+    let outcome = running.end();
+    assert_eq!(outcome.status, 66, "{outcome:#?}");
+    assert!(outcome.says("a scenario could not be made"), "{outcome:#?}");
+    assert!(outcome.says("redhanded: kept "), "{outcome:#?}");
+}
+
+/// So many processes that replay, once there are as many.
+fn workers(running: &Running, count: usize) -> Vec<u32> {
+    let start = Instant::now();
+    loop {
+        let all = members(running.child.id()).into_iter();
+        let found: Vec<u32> = all
+            .map(|(pid, ..)| pid)
+            .filter(|pid| replays(*pid))
+            .collect();
+        if found.len() >= count {
+            return found;
+        }
+        assert!(start.elapsed() < Duration::from_secs(60), "nobody replays");
+        std::thread::sleep(Duration::from_millis(1));
+    }
 }
