@@ -239,7 +239,7 @@ mod tests {
     fn a_suspect_is_caught_on_its_own_lines() {
         let [first, second] = [race("first", [8, 16]), race("second", [10, 18])];
         let suspects = [(8, 16), (10, 18)];
-        let one = outcomes(&suspects, &[first.clone()], Fit::Both);
+        let one = outcomes(&suspects, std::slice::from_ref(&first), Fit::Both);
         assert_eq!(one, [Some(first.id()), None]);
         let both = outcomes(&suspects, &[second.clone(), first.clone()], Fit::Both);
         assert_eq!(both, [Some(first.id()), Some(second.id())]);
