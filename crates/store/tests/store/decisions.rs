@@ -1,6 +1,7 @@
 //! What people decide, and when it no longer holds.
 
-use crate::fixtures::{Place, in_container, race, reader_and_writer, report, side};
+use crate::containers::in_container;
+use crate::fixtures::{Place, race, reader_and_writer, report, side};
 use crate::pointees::{behind, nameless, pointee, told};
 use redhanded_model::{AccessKind, Class, Pointee, Race, State, Triage};
 use redhanded_store::{Day, Decision, Moment, SqliteStore, Store, StoreError};

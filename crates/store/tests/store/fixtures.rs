@@ -70,20 +70,6 @@ pub fn side(
     }
 }
 
-/// A side in a container of C++, whose code is in the program, that `function` of `file` called.
-pub fn in_container(kind: AccessKind, function: &str, file: &str) -> AccessReport {
-    const HEADER: &str = "/usr/include/c++/12/bits/stl_vector.h";
-    let mut side = side(
-        kind,
-        "std::vector<int>::push_back",
-        HEADER,
-        &[("app", function)],
-    );
-    side.stack[0].file = Some(HEADER.to_owned());
-    side.stack[1].file = Some(file.to_owned());
-    side
-}
-
 /// A race on `variable.field` between these sides.
 pub fn race(variable: &str, accesses: Vec<AccessReport>) -> Race {
     let places = accesses.iter().filter_map(|side| side.function.clone());

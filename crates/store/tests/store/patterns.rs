@@ -1,6 +1,7 @@
 //! Races by words of the source: globs and suppressions.
 
-use crate::fixtures::{in_container, race, reader_and_writer, side};
+use crate::containers::in_container;
+use crate::fixtures::{race, reader_and_writer, side};
 use crate::pointees::{behind, pointee, told};
 use redhanded_model::{AccessKind, Race};
 use redhanded_store::{Day, Pattern, PatternError, Suppressions, Used, import_tsan};
