@@ -1,7 +1,9 @@
 //! The instructions of a race. What a pointer leads to has a name in one instance and none in
 //! the next, as the registers happen to be; the instructions are the same.
 
-use redhanded_model::{AccessReport, Race};
+use redhanded_model::{AccessReport, Avma, Race};
+use redhanded_target::{Module, module_at};
+use std::sync::Arc;
 
 /// An instruction, or other place: its module, and its address there; or no module, and a live
 /// address.
@@ -9,6 +11,14 @@ pub type Code = (Option<String>, u64);
 
 /// Those of both accesses, in order.
 pub type Codes = [Code; 2];
+
+/// The code or data at a live address.
+pub fn place(at: Avma, modules: &[Arc<Module>]) -> Code {
+    match module_at(modules, at) {
+        Some(module) => (Some(module.name.clone()), module.svma(at).0),
+        None => (None, at.0),
+    }
+}
 
 /// The instruction of an access.
 pub fn code(access: &AccessReport) -> Code {

@@ -9,20 +9,13 @@ use crate::{Collision, Confirmed, naming};
 use redhanded_image::{Image, StringFunction, is_runtime};
 use redhanded_model::{
     AccessKind, Avma, Bytes, Change, Declared, Doubt, Evidence, Extent, Fact, Form, Frame, Known,
-    Marking, Region, Registers, SideEvidence, Sort, SourceEvidence, Svma, What,
+    Marking, Region, Registers, SideEvidence, Sort, SourceEvidence, Svma, What, memory_function,
 };
 use redhanded_target::{Module, VMLINUX, module_at};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
 pub use allocation::freeing_call;
-
-/// The name by which a library's function is called, if it is a variant for one processor or
-/// an inner name.
-pub fn library_function(name: &str) -> Option<&str> {
-    let allocator = || names::allocator(name).map(|(bare, _)| bare);
-    names::memory_function(name).or_else(allocator)
-}
 
 /// How many callers are checked for a section that guards what they call.
 const GUARDING_CALLERS: usize = 4;
@@ -352,7 +345,7 @@ fn about_code(
     }
     let of_program = !is_runtime(image.path());
     let variant = image.variant_of(svma);
-    if let Some(name) = memory_function(access.frames, variant, &source, of_program) {
+    if let Some(name) = memory_function_of(access.frames, variant, &source, of_program) {
         facts.push(Fact::MemoryFunction {
             name: name.to_owned(),
         });
@@ -411,7 +404,7 @@ fn about_code(
 /// A program that has debug information may have a function of such a name that does something
 /// else, such as a copy by atomics. In a stripped library the function is a `variant` of one that
 /// has a name.
-fn memory_function(
+fn memory_function_of(
     frames: &[Frame],
     variant: Option<&str>,
     source: &SourceEvidence,
@@ -426,7 +419,7 @@ fn memory_function(
     let called = || {
         let text = &source.expression.as_ref()?.text;
         let (name, _) = text.split_once('(')?;
-        names::memory_function(name.trim())
+        memory_function(name.trim())
     };
     let described = !matches!(
         source.marking,
@@ -440,7 +433,7 @@ fn memory_function(
         // A tail call gives a nameless function the name of its caller.
         .and_then(|frame| variant.or(frame.function.as_deref()))
         .filter(|_| !(of_program && described));
-    inside.and_then(names::memory_function).or_else(called)
+    inside.and_then(memory_function).or_else(called)
 }
 
 /// Whether an access, or a call that led to it, is in a section of a sequence counter.

@@ -2,7 +2,7 @@
 //! fingerprint, and those that share a fingerprint become one race.
 
 use crate::Collision;
-use crate::codes::{Code, Codes, code, named_codes, nameless_codes};
+use crate::codes::{Code, Codes, code, named_codes, nameless_codes, place};
 use crate::evidence;
 use crate::fingerprint::{fingerprint, placed, touched};
 use crate::merge::{absorb, merge};
@@ -10,18 +10,15 @@ use crate::naming::{self, Described};
 use crate::pointee;
 use crate::typed::Interpreter;
 use crate::usage;
+use crate::ways::{Stacks, Ways};
 use redhanded_model::{
-    AccessKind, AccessReport, Analysed, Avma, Bytes, Class, Creation, Evidence, Fact, Fingerprint,
-    Frame, Line, Race, ReplayTally, Rule, SeenBy, ThreadName, Values, What, classify, combine,
+    AccessKind, AccessReport, Analysed, Bytes, Class, Creation, Evidence, Fact, Fingerprint, Frame,
+    Line, Race, ReplayTally, Rule, SeenBy, ThreadName, Values, What, classify, combine,
 };
-use redhanded_target::{Module, module_at};
+use redhanded_target::Module;
 use serde::{Deserialize, Serialize};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
-
-/// For how many ways to the same two instructions it is looked up what the code does with the
-/// value. Callers make a difference to it now and then.
-const MOST_WAYS: usize = 8;
 
 /// How many kinds of collision that are no races are kept.
 const MOST_SET_ASIDE: usize = 256;
@@ -62,13 +59,6 @@ struct Exact {
     at: Code,
 }
 
-/// What collisions of two code places at the same bytes are.
-struct Judged {
-    first: Finding,
-    /// By the callers of both sides, as far as a value is followed into them.
-    by_way: HashMap<Vec<Code>, Finding>,
-}
-
 /// An instruction, what it touches, and the code places of whoever is seen there alone: an
 /// instruction of a library belongs to many callers. Without the places it is an allocator's,
 /// which is called something else when it frees.
@@ -91,7 +81,7 @@ pub struct Folder {
     /// Collisions that are no races.
     set_aside: Vec<Race>,
     /// What was judged before.
-    judged: HashMap<Exact, Judged>,
+    judged: HashMap<Exact, Ways>,
     /// What replays of the races came to, by their indices.
     replays: HashMap<usize, ReplayTally>,
 }
@@ -125,13 +115,10 @@ impl Folder {
     /// information.
     pub fn judge(&mut self, collision: &Collision, modules: &[Arc<Module>]) -> Finding {
         let exact = exact(collision, modules);
-        let way = way(collision, modules);
-        if let Some(judged) = self.judged.get(&exact) {
-            match judged.by_way.get(&way) {
-                Some(finding) => return finding.clone(),
-                None if judged.by_way.len() >= MOST_WAYS => return judged.first.clone(),
-                None => {}
-            }
+        let stacks = Stacks::of(collision, modules);
+        let judged = self.judged.get(&exact);
+        if let Some(finding) = judged.and_then(|ways| ways.find(&stacks)) {
+            return finding.clone();
         }
         let race = describe(collision, modules);
         // A heap or stack object has only an address, which may be another object's
@@ -147,11 +134,8 @@ impl Folder {
             } else {
                 Finding::Aside(fingerprint)
             };
-            let judged = self.judged.entry(exact).or_insert_with(|| Judged {
-                first: again.clone(),
-                by_way: HashMap::new(),
-            });
-            judged.by_way.insert(way, again);
+            let ways = self.judged.entry(exact).or_default();
+            ways.add(&stacks, &race.accesses, again);
         }
         Finding::Instance(Box::new(race))
     }
@@ -371,13 +355,6 @@ fn rank(races: &mut [Race]) {
     });
 }
 
-fn place(at: Avma, modules: &[Arc<Module>]) -> Code {
-    match module_at(modules, at) {
-        Some(module) => (Some(module.name.clone()), module.svma(at).0),
-        None => (None, at.0),
-    }
-}
-
 fn exact(collision: &Collision, modules: &[Arc<Module>]) -> Exact {
     let other = collision.other.as_ref();
     let other = other.map_or((None, 0), |(confirmed, ..)| place(confirmed.pc, modules));
@@ -387,23 +364,6 @@ fn exact(collision: &Collision, modules: &[Arc<Module>]) -> Exact {
         places,
         at: place(collision.record.bytes.start, modules),
     }
-}
-
-/// The callers of both sides that a value is followed into, whichever side was sampled.
-fn way(collision: &Collision, modules: &[Arc<Module>]) -> Vec<Code> {
-    let callers = |stack: &[Avma]| -> Vec<Code> {
-        let callers = stack.iter().skip(1).take(usage::CALLERS);
-        callers.map(|back| place(*back, modules)).collect()
-    };
-    let other = collision.other.as_ref();
-    let mut sides = [
-        (collision.record.pc, callers(&collision.sampled.1)),
-        other.map_or((Avma(0), Vec::new()), |(confirmed, _, stack)| {
-            (confirmed.pc, callers(stack))
-        }),
-    ];
-    sides.sort();
-    sides.into_iter().flat_map(|(_, callers)| callers).collect()
 }
 
 /// The race that a collision is an instance of, or the collision that is none.

@@ -31,6 +31,7 @@ mod system_call;
 mod tally;
 mod typed;
 mod usage;
+mod ways;
 
 pub use around::Around;
 pub use budget::{Budget, CREDIT};

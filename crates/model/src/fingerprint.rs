@@ -16,12 +16,20 @@ pub const UNKNOWN_ORIGIN: &str = "unknown origin";
 const BEHIND_A_POINTER: &str = "pointee ";
 
 impl Fingerprint {
-    /// The fingerprint of accesses at `places` to `what`. A place is a function
-    /// with the kind of its access; `what` a variable and field, or a region.
+    /// The fingerprint of accesses at `places` to `what`: a variable and field, or a region.
     #[must_use]
     pub fn new(mut places: Vec<String>, what: &str) -> Self {
         places.sort();
         Self(format!("{} @ {what}", places.join(" | ")))
+    }
+
+    /// The same of a collision, whose other place is unknown if only one access is known.
+    #[must_use]
+    pub fn of_sides(mut places: Vec<String>, what: &str) -> Self {
+        if places.len() < 2 {
+            places.push(UNKNOWN_ORIGIN.to_owned());
+        }
+        Self::new(places, what)
     }
 
     /// What the race would be called if only one of its two places were known, for either.
@@ -43,6 +51,15 @@ impl Fingerprint {
     #[must_use]
     pub fn on(&self, what: &str) -> Self {
         Self(format!("{} @ {what}", self.places()))
+    }
+
+    /// Other code places on the same.
+    #[must_use]
+    pub fn between(&self, places: Vec<String>) -> Self {
+        match self.0.rsplit_once(" @ ") {
+            Some((_, what)) => Self::of_sides(places, what),
+            None => self.clone(),
+        }
     }
 
     /// What a race on a member behind a pointer is on.

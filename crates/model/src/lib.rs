@@ -13,10 +13,12 @@ mod context;
 mod counts;
 mod evidence;
 mod fingerprint;
+mod library;
 mod lock;
 mod loss;
 mod notation;
 mod pair;
+mod place;
 mod race;
 mod registers;
 mod run;
@@ -41,10 +43,12 @@ pub use evidence::{
     Marking, Provenance, SideEvidence, SourceEvidence,
 };
 pub use fingerprint::{Fingerprint, UNKNOWN_ORIGIN};
+pub use library::{Allocator, allocator, is_runtime, library_function, memory_function};
 pub use lock::{LockCall, lock_call};
 pub use loss::{Loss, Losses};
 pub use notation::rounded;
 pub use pair::{MOST_PAIRS, Pair};
+pub use place::unversioned;
 pub use race::{
     AccessReport, Analysed, Analysis, BitField, Creation, Frame, Line, Pointee, PointeeSource,
     Race, RaceStanding, Region, SeenBy, Suspect, ThreadName, Values, What,

@@ -6,21 +6,6 @@
 
 use crate::{AccessReport, Frame};
 
-/// The modules whose frames are nobody's own code, by how their names begin.
-const RUNTIME: [&str; 11] = [
-    "ld-linux",
-    "ld-musl",
-    "libc++",
-    "libc-",
-    "libc.",
-    "libgcc_s",
-    "libgomp",
-    "libm.",
-    "libomp",
-    "libpthread",
-    "libstdc++",
-];
-
 /// Where in the source an access is shown.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ShownPlace<'a> {
@@ -32,33 +17,18 @@ pub struct ShownPlace<'a> {
     pub is_only_from: bool,
 }
 
-impl Frame {
-    /// Whether it is not of the program's own source, as far as that shows.
-    #[must_use]
-    pub fn is_library(&self) -> bool {
-        let module = self.module.as_deref();
-        if module.is_some_and(|module| RUNTIME.iter().any(|name| module.starts_with(name))) {
-            return true;
-        }
-        match &self.file {
-            Some(file) => {
-                ["/usr/include/", "/usr/lib/", "/rustc/"]
-                    .iter()
-                    .any(|folder| file.starts_with(folder))
-                    || file.contains("/rustlib/src/")
-            }
-            None => module.is_none(),
-        }
-    }
-}
-
 impl AccessReport {
+    /// The innermost frame of the program's own, and its number.
+    #[must_use]
+    pub fn own(&self) -> Option<(usize, &Frame)> {
+        let mut frames = self.stack.iter().enumerate();
+        frames.find(|(_, frame)| !frame.is_library())
+    }
+
     /// The program's own frame that an access of a library was made for, and its number.
     #[must_use]
     pub fn caller(&self) -> Option<(usize, &Frame)> {
-        let mut frames = self.stack.iter().enumerate();
-        frames.next().filter(|(_, frame)| frame.is_library())?;
-        frames.find(|(_, frame)| !frame.is_library() && frame.function.is_some())
+        self.own().filter(|(at, _)| *at > 0)
     }
 
     /// Where it is shown: at its own line, at that of the program's code which a library made

@@ -92,9 +92,12 @@ pub(crate) fn told(
         Some(name) => shorten(name),
         None => code_address(access),
     };
-    let caller = access.caller();
-    match caller.and_then(|(_, frame)| frame.function.as_deref()) {
-        Some(caller) => (shorten(caller), Some(own)),
+    match access.caller() {
+        Some((_, frame)) => {
+            let function = frame.function.as_deref();
+            let caller = function.map_or_else(|| frame_address(frame), &shorten);
+            (caller, Some(own))
+        }
         None => (own, None),
     }
 }

@@ -28,7 +28,7 @@ use std::path::{Path, PathBuf};
 /// The name under which viewers know the root of the repository.
 const ROOT: &str = "SRCROOT";
 /// The fingerprint's own version: raised when equal races get another hash.
-const FINGERPRINT: &str = "redhandedRace/v3";
+const FINGERPRINT: &str = "redhandedRace/v4";
 /// The same for problems, of which several races may be parts.
 const PROBLEM: &str = "redhandedProblem/v1";
 /// Where the format is described.

@@ -140,12 +140,12 @@ impl Pattern {
     }
 
     fn matches_side(&self, side: &AccessReport) -> bool {
-        let caller = own_caller(side);
+        let own = side.own().map(|(_, frame)| frame);
         let functions = [
             side.function.as_ref(),
-            caller.and_then(|f| f.function.as_ref()),
+            own.and_then(|f| f.function.as_ref()),
         ];
-        let files = [side.file.as_ref(), caller.and_then(|f| f.file.as_ref())];
+        let files = [side.file.as_ref(), own.and_then(|f| f.file.as_ref())];
         let any = |glob: &Option<GlobMatcher>, names: [Option<&String>; 2]| {
             let glob = glob.as_ref();
             glob.is_none_or(|glob| names.into_iter().flatten().any(|name| glob.is_match(name)))
@@ -160,19 +160,6 @@ impl Pattern {
                 side.stack.iter().any(names)
             })
     }
-}
-
-/// If the access is in a library, the function outside of libraries that called it.
-fn own_caller(side: &AccessReport) -> Option<&Frame> {
-    let is_library = |frame: &Frame| {
-        let module = frame.module.as_deref().unwrap_or_default();
-        (module.starts_with("lib") || module.starts_with("ld-")) && module.contains(".so")
-    };
-    let innermost = side.stack.first()?;
-    if !is_library(innermost) {
-        return None;
-    }
-    side.stack.iter().find(|frame| !is_library(frame))
 }
 
 /// What is raced on, without indices, by all its names: a variable with its field, or what is

@@ -6,7 +6,7 @@
 //! of which it tells less, and the other way round. Otherwise a run would fail for something
 //! new that is not.
 
-use redhanded_model::{Class, Fingerprint, Pointee, Race, State, Triage};
+use redhanded_model::{AccessReport, Class, Fingerprint, MOST_PAIRS, Pointee, Race, State, Triage};
 use std::collections::HashMap;
 
 /// How known races stand.
@@ -59,9 +59,24 @@ impl Standings {
         standings
     }
 
+    /// Takes in a race that is known, by each pair of accesses that was seen of it: an earlier
+    /// version may have taken for one race what are several today.
     fn settle(&mut self, race: &Race, triage: &Triage) {
-        let known = || (race.class, triage.clone());
-        let (on, fingerprint) = as_today(race);
+        self.settle_pair(race, &race.accesses, &(race.class, triage.clone()));
+        // What was seen of one side only belongs to the pair that stands for the race.
+        let pairs = race.pairs.iter().take(MOST_PAIRS);
+        for pair in pairs.filter(|pair| pair.accesses.len() == race.accesses.len()) {
+            self.settle_pair(race, &pair.accesses, &(pair.class, triage.clone()));
+        }
+    }
+
+    fn settle_pair(&mut self, race: &Race, accesses: &[AccessReport], known: &(Class, Triage)) {
+        let known = || known.clone();
+        let (on, fingerprint) = as_today(race, accesses);
+        if fingerprint != race.fingerprint {
+            let todays = self.by_todays.entry(fingerprint.clone());
+            todays.or_insert_with(known);
+        }
         for half in fingerprint.halves() {
             self.by_half.entry(half).or_insert_with(known);
         }
@@ -70,19 +85,16 @@ impl Standings {
             On::Member => &mut self.members,
             On::Nameless => &mut self.nameless,
         };
-        let sides = if race.unknown_origin() {
+        let halves = fingerprint.halves();
+        let sides = if halves.is_empty() {
             Sides::One
         } else {
             Sides::Both
         };
-        let halves = fingerprint.halves();
         let halves = halves.iter().map(|half| (Sides::OneOfBoth, half));
         for (sides, fingerprint) in halves.chain([(sides, &fingerprint)]) {
             let places = (sides, fingerprint.places().to_owned());
             kept.entry(places).or_insert_with(known);
-        }
-        if fingerprint != race.fingerprint {
-            self.by_todays.entry(fingerprint).or_insert_with(known);
         }
     }
 
@@ -101,7 +113,7 @@ impl Standings {
     /// How the race stands of which this one shows less or more. What is a race for certain is
     /// not settled by one that may be atomic.
     fn of_other_view(&self, race: &Race) -> Option<Triage> {
-        let (on, fingerprint) = as_today(race);
+        let (on, fingerprint) = as_today(race, &race.accesses);
         let other = self.of_more_or_less(race, &fingerprint);
         // Earlier versions told the type that the pointer is declared with, which may be another
         // name for the one that has the member.
@@ -136,7 +148,7 @@ impl Standings {
 fn as_declared(race: &Race) -> Option<Fingerprint> {
     let pointee = race.what.certain_pointee()?;
     let is_member = race.fingerprint.is_behind_a_pointer() && is_direct(pointee);
-    is_member.then(|| on_declared(race, pointee))
+    is_member.then(|| on_declared(&race.placed_today(), pointee))
 }
 
 /// Whether it is a member of the type that the pointer is declared with.
@@ -144,10 +156,10 @@ fn is_direct(pointee: &Pointee) -> bool {
     pointee.path.matches('.').count() == 1 && pointee.path.starts_with('.')
 }
 
-fn on_declared(race: &Race, pointee: &Pointee) -> Fingerprint {
+fn on_declared(placed: &Fingerprint, pointee: &Pointee) -> Fingerprint {
     let path = crate::pattern::without_brackets(&pointee.path);
     let member = format!("{}{path}", pointee.type_name);
-    race.fingerprint.on(&Fingerprint::behind_a_pointer(&member))
+    placed.on(&Fingerprint::behind_a_pointer(&member))
 }
 
 /// The race between the same code places, or with one of them.
@@ -165,22 +177,23 @@ fn in_places<'a>(
     get(Sides::Both, fingerprint).or_else(half)
 }
 
-/// What a race is on, and its fingerprint as it would be today: earlier versions left out what
-/// is behind a pointer, but told it.
-fn as_today(race: &Race) -> (On, Fingerprint) {
-    let own = || race.fingerprint.clone();
+/// What a race is on, and its fingerprint as it would be today with these accesses, which are one
+/// pair of it: earlier versions left out what is behind a pointer, but told it, and they took
+/// functions of libraries that are in the program's module for the program's own.
+fn as_today(race: &Race, accesses: &[AccessReport]) -> (On, Fingerprint) {
+    let placed = race.placed_as(accesses);
     if race.fingerprint.is_behind_a_pointer() {
-        return (On::Member, own());
+        return (On::Member, placed);
     }
     if race.what.name.is_some() {
-        return (On::Named, own());
+        return (On::Named, placed);
     }
     let told = race.what.certain_pointee().filter(|pointee| {
         pointee.member.is_none() && is_direct(pointee) && race.what.bit_fields.is_empty()
     });
     match told {
-        Some(pointee) => (On::Member, on_declared(race, pointee)),
-        None => (On::Nameless, own()),
+        Some(pointee) => (On::Member, on_declared(&placed, pointee)),
+        None => (On::Nameless, placed),
     }
 }
 

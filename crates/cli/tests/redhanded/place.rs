@@ -95,18 +95,26 @@ impl Place {
 
     /// Builds `fixtures/SOURCE.c` as `name`.
     pub fn build(&self, source: &str, name: &str, flags: &[&str]) -> PathBuf {
+        self.compile("gcc", &format!("{source}.c"), name, flags)
+    }
+
+    /// Builds `fixtures/SOURCE.cc` as `name`.
+    pub fn build_cc(&self, source: &str, name: &str, flags: &[&str]) -> PathBuf {
+        self.compile("g++", &format!("{source}.cc"), name, flags)
+    }
+
+    fn compile(&self, compiler: &str, source: &str, name: &str, flags: &[&str]) -> PathBuf {
         let output = self.path(name);
         let source = Path::new(env!("CARGO_MANIFEST_DIR"))
             .join("tests/redhanded/fixtures")
-            .join(source)
-            .with_extension("c");
-        let status = Command::new("gcc")
+            .join(source);
+        let status = Command::new(compiler)
             .args(["-g", "-O1", "-pthread", "-o"])
             .arg(&output)
             .arg(source)
             .args(flags)
             .status()
-            .expect("gcc is needed to build the programs of the tests");
+            .expect("gcc and g++ are needed to build the programs of the tests");
         assert!(status.success());
         output
     }

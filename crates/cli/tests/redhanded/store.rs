@@ -7,9 +7,13 @@ use std::fs;
 /// Observes the ledger until `races` are caught, with both sides of each. Changed bytes alone
 /// would now and then be told as another race, of unknown origin.
 fn observe(place: &Place, races: u32, options: &str) -> Outcome {
+    observe_program(place, "ledger", races, options)
+}
+
+fn observe_program(place: &Place, name: &str, races: u32, options: &str) -> Outcome {
     let line = format!(
         "run --max-races {races} --for 2m --overhead 50% --detect watch --kill \
-         --json report.json --sarif report.sarif {options} -- ./ledger"
+         --json report.json --sarif report.sarif {options} -- ./{name}"
     );
     place.run(line.split_whitespace())
 }
@@ -130,6 +134,41 @@ fn a_ci_job_fails_for_what_is_new_and_nothing_else() {
     let printed = place.run("report --run 3 --json - races.db".split(' '));
     let printed: Value = serde_json::from_slice(&printed.stdout).unwrap();
     assert_eq!(printed["races"].as_array().unwrap().len(), 2);
+}
+
+/// The race is in a header of C++, whose function both versions of the program have.
+#[test]
+fn the_same_bug_in_another_function_is_new_where_a_container_makes_the_access() {
+    for level in ["-O0", "-O2"] {
+        let place = Place::new();
+        let job = |flags: &[&str], options: &str| {
+            place.build_cc("container", "container", &[&[level], flags].concat());
+            let options = format!("--fail-on new --store races.db {options}");
+            observe_program(&place, "container", 1, &options)
+        };
+        let first = job(&[], "");
+        assert_eq!(first.status, 0, "{first:#?}");
+        let second = job(&[], "");
+        assert_eq!(second.status, 0, "{second:#?}");
+        let red = job(&["-DREPLY"], "");
+        assert_eq!(red.status, 66, "{level}: {red:#?}");
+
+        // The report names the program's own function and file, and so may people.
+        assert!(red.says("take_reply"), "{red:#?}");
+        let entry = "[[suppress]]\nfunction = \"take_*\"\nfile = \"container.cc\"\n\
+                     sides = \"both\"\nbecause = \"shown only\"\n";
+        place.file("races.toml", entry.as_bytes(), 0o644);
+        let green = job(&["-DREPLY"], "--suppressions races.toml");
+        assert_eq!(green.status, 0, "{green:#?}");
+        let listed = |arguments: &[&str]| place.run(arguments).stdout();
+        let within = listed(&["report", "--in", "container.cc", "races.db"]);
+        assert!(within.contains("take_request"), "{within}");
+        let triage = "triage --store races.db --state deferred --because later --function";
+        let mut triage: Vec<&str> = triage.split(' ').collect();
+        triage.push("take_reply");
+        let decided = listed(&triage);
+        assert!(decided.contains("now deferred"), "{decided}");
+    }
 }
 
 #[test]

@@ -1,7 +1,6 @@
 //! Which accesses are an allocator's own.
 
-use super::names::{self, Allocator};
-use redhanded_model::{Fact, Frame, Region, SideEvidence};
+use redhanded_model::{Allocator, Fact, Frame, Region, SideEvidence, allocator};
 
 /// How many frames of an allocator there may be.
 const ALLOCATOR_FRAMES: usize = 12;
@@ -38,7 +37,7 @@ fn hands_out(side: &SideEvidence, own: &[Frame]) -> bool {
         module.starts_with("libc.so.") || module.starts_with("libc-2")
     };
     let name = |frame: &&Frame| {
-        let function = names::allocator(frame.function.as_deref()?);
+        let function = allocator(frame.function.as_deref()?);
         function.map(|(name, _)| name.to_owned())
     };
     let innermost = own.first();
@@ -65,7 +64,7 @@ fn hands_out(side: &SideEvidence, own: &[Frame]) -> bool {
 /// what it does in variables that others read. So it must be in another module than the other
 /// access, or be one whose inner functions are known.
 fn allocator_call<'a>(own: &'a [Frame], other: &[Frame]) -> Option<(&'a str, bool, usize)> {
-    let name = |frame: &'a Frame| names::allocator(frame.function.as_deref()?);
+    let name = |frame: &'a Frame| allocator(frame.function.as_deref()?);
     let innermost = own.first()?;
     let called = own
         .iter()

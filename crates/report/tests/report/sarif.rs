@@ -151,7 +151,7 @@ fn both_sides_have_a_flow_and_a_place() {
         let line = &last["location"]["physicalLocation"]["region"]["startLine"];
         assert_eq!(*line, access.line.unwrap());
     }
-    let hash = &result["partialFingerprints"]["redhandedRace/v3"];
+    let hash = &result["partialFingerprints"]["redhandedRace/v4"];
     assert_eq!(*hash, race.fingerprint.hash());
 }
 

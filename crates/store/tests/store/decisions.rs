@@ -1,5 +1,6 @@
 //! What people decide, and when it no longer holds.
 
+use crate::containers::in_container;
 use crate::fixtures::{Place, race, reader_and_writer, report, side};
 use crate::pointees::{behind, nameless, pointee, told};
 use redhanded_model::{AccessKind, Class, Pointee, Race, State, Triage};
@@ -223,6 +224,35 @@ fn what_an_earlier_version_called_by_another_name_of_its_type_is_not_new() {
         assert!(is_new(&old, None, &by(new("a"), "other_t")));
         assert!(is_new(&old, None, &by(new("b"), "item_t")));
     }
+}
+
+/// They took a container's function for the program's own, whoever called it.
+#[test]
+fn what_an_earlier_version_called_by_a_container_is_not_new_where_it_was_seen() {
+    let by = |function: &str| {
+        let side = |kind| in_container(kind, function, "cont.cc");
+        vec![side(AccessKind::Read), side(AccessKind::Write)]
+    };
+    let today = |function: &str| {
+        let race = race("requests", by(function));
+        Race {
+            fingerprint: race.placed_today(),
+            ..race
+        }
+    };
+    let mut old = race("requests", by("add_request"));
+    assert_ne!(old.fingerprint, today("add_request").fingerprint);
+    assert!(!is_new(&old, None, &today("add_request")));
+    assert!(is_new(&old, None, &today("add_reply")), "nobody saw it");
+    assert!(is_new(&old, Some(State::Fixed), &today("add_request")));
+    // Among others it saw that pair, too.
+    old.pairs.push(race("requests", by("add_reply")).pair());
+    assert!(!is_new(&old, None, &today("add_reply")));
+    // Half a race is no sign of others with that half.
+    let mut halved = race("requests", by("add_request"));
+    let half = race("requests", by("add_reply")[..1].to_vec());
+    halved.pairs.push(half.pair());
+    assert!(is_new(&halved, None, &today("add_reply")));
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! The store from the outside: what is kept, what people decide, and what is refused.
 
+mod containers;
 mod decisions;
 mod fixtures;
 mod kept;

@@ -1,5 +1,6 @@
 //! Races by words of the source: globs and suppressions.
 
+use crate::containers::in_container;
 use crate::fixtures::{race, reader_and_writer, side};
 use crate::pointees::{behind, pointee, told};
 use redhanded_model::{AccessKind, Race};
@@ -109,6 +110,26 @@ fn a_side_in_a_library_is_the_callers_and_no_other_frame_counts() {
     let mut half = copied;
     half.accesses.truncate(1);
     check("function = \"memcpy\"\nsides = \"both\"", &half, false);
+}
+
+#[test]
+fn a_side_in_a_header_is_the_functions_that_it_was_put_into() {
+    let add = in_container(AccessKind::Update, "add_request", "/build/app/cont.cc");
+    let pushed = race("requests", vec![add.clone(), add]);
+    check("function = \"add_*\"\nsides = \"both\"", &pushed, true);
+    check("file = \"cont.cc\"", &pushed, true);
+    check("function = \"std::vector*\"", &pushed, true);
+    check("function = \"add_reply\"", &pushed, false);
+}
+
+#[test]
+fn a_side_in_a_library_of_the_projects_own_is_not_its_callers() {
+    let mut put = side(AccessKind::Write, "put", "cache.c", &[("app", "serve")]);
+    put.stack[0].module = Some("libcache.so.1".to_owned());
+    let cached = race("cache", vec![put.clone(), put]);
+    check("function = \"put\"", &cached, true);
+    check("function = \"serve\"", &cached, false);
+    check("frame = \"serve\"", &cached, true);
 }
 
 #[test]
