@@ -84,13 +84,15 @@ impl Fingerprint {
     }
 
     /// What a problem is known by: the object, if it has a name, whatever part of it and
-    /// whoever races on it; or else the pair of code places.
+    /// whoever races on it; or else the pair of functions, whatever they do it with.
     #[must_use]
     pub fn problem(&self, object: Option<&str>) -> Self {
-        match object {
-            Some(object) => Self(format!("problem with {object}")),
-            None => Self(format!("problem between {}", self.places())),
+        if let Some(object) = object {
+            return Self(format!("problem with {object}"));
         }
+        let mut functions: Vec<&str> = self.places().split(" | ").map(function).collect();
+        functions.sort_unstable();
+        Self(format!("problem between {}", functions.join(" | ")))
     }
 
     /// A short stable name for people: the first eight digits of the hash.
@@ -119,6 +121,17 @@ impl Fingerprint {
         let mixed = (mixed ^ (mixed >> 13)).wrapping_mul(0xc2b2_ae35);
         format!("{folded:08x}{:08x}", mixed ^ (mixed >> 16))
     }
+}
+
+/// The program's function of a code place, without how it got to the bytes: of
+/// `memcpy from app!fill` as of `read(2) from fill` it is `fill`.
+fn function(place: &str) -> &str {
+    let caller = place
+        .rsplit_once(" from ")
+        .map_or(place, |(_, caller)| caller);
+    caller
+        .split_once('!')
+        .map_or(caller, |(_, function)| function)
 }
 
 impl fmt::Display for Fingerprint {
@@ -163,6 +176,11 @@ mod tests {
         let heap = of(&["f", "g"], "heap").problem(None);
         assert_eq!(heap, of(&["g", "f"], "mapping").problem(None));
         assert_ne!(heap, of(&["f", "h"], "heap").problem(None));
+        // What members it is and by which means they get there does not matter.
+        let finish = of(&["app!f", "app!g"], "pointee Vector._M_finish").problem(None);
+        let copied = of(&["memcpy from app!f", "app!g"], "heap").problem(None);
+        let read = of(&["read(2) from f", "app!g"], "heap").problem(None);
+        assert_eq!([&copied, &read], [&finish; 2]);
     }
 
     #[test]

@@ -30,7 +30,7 @@ const ROOT: &str = "SRCROOT";
 /// The fingerprint's own version: raised when equal races get another hash.
 const FINGERPRINT: &str = "redhandedRace/v4";
 /// The same for problems, of which several races may be parts.
-const PROBLEM: &str = "redhandedProblem/v1";
+const PROBLEM: &str = "redhandedProblem/v2";
 /// Where the format is described.
 const SCHEMA: &str = "https://json.schemastore.org/sarif-2.1.0.json";
 

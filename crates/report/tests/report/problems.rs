@@ -1,7 +1,7 @@
 //! Races that are one problem stand together.
 
 use crate::fixtures;
-use redhanded_model::Report;
+use redhanded_model::{Fingerprint, Report};
 use redhanded_report::{Style, Terminal};
 
 /// Two races on one variable, and another between them.
@@ -50,4 +50,31 @@ fn races_of_one_problem_are_one_entry() {
     2 [a7962c33] hits: write in cache::Table<…>::insert(…)
        / read in <Shared<…> as Record<…>>::record, 3 times, on 2027-01-15
     "#);
+}
+
+/// An unlocked container races on each of its members, in each of its functions.
+#[test]
+fn races_behind_pointers_between_the_same_functions_of_the_program_are_one_entry() {
+    let on = |places: [&str; 2], what: &str| {
+        let mut race = fixtures::bit_fields();
+        race.what.name = None;
+        let places = places.map(str::to_owned).into();
+        race.fingerprint = Fingerprint::new(places, what);
+        race
+    };
+    let finish = Fingerprint::behind_a_pointer("Vector._M_finish");
+    let report = Report {
+        races: vec![
+            on(["app!add", "app!add"], &finish),
+            on(["app!add", "memmove from app!add"], "heap"),
+            on(["app!add", "app!drain"], &finish),
+        ],
+        ..fixtures::run()
+    };
+    let text = fixtures::written(&Terminal::new(Style::default()), &report);
+    assert!(text.contains("\n3 races in 2 problems\n"), "{text}");
+    assert!(
+        text.contains("Part of the same problem as race 1: both are between the same functions."),
+        "{text}"
+    );
 }

@@ -110,7 +110,7 @@ fn what_is_remembered_is_told_as_viewers_expect() {
     let justified = |at: usize| &results[at]["suppressions"][0]["justification"];
     assert_eq!(*justified(1), "shown only");
     assert_eq!(*justified(2), "a hint only");
-    let problem = &results[0]["partialFingerprints"]["redhandedProblem/v1"];
+    let problem = &results[0]["partialFingerprints"]["redhandedProblem/v2"];
     assert_eq!(*problem, report.races[0].problem().hash());
 }
 
