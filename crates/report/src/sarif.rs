@@ -90,7 +90,7 @@ impl Sarif {
         }
     }
 
-    fn result<'a>(&self, race: &'a Race) -> Found<'a> {
+    fn result<'a>(&self, race: &'a Race, known: Known) -> Found<'a> {
         let rule_index = rule_of(race);
         let rule = &RULES[rule_index];
         let mut sides: Vec<&AccessReport> = race.accesses.iter().collect();
@@ -124,8 +124,12 @@ impl Sarif {
             related_locations: other.into_iter().collect(),
             code_flows: flow.into_iter().collect(),
             occurrence_count: race.instances.max(1),
-            baseline_state: triage.map(|triage| if triage.new { "new" } else { "unchanged" }),
-            suppressions: triage.map(suppressions),
+            baseline_state: known
+                .before
+                .then(|| if race.is_new() { "new" } else { "unchanged" }),
+            suppressions: known
+                .suppressions
+                .then(|| triage.map(suppressions).unwrap_or_default()),
             properties: Properties {
                 id: race.id(),
                 fingerprint: &race.fingerprint.0,
@@ -248,7 +252,26 @@ struct Results<'a> {
 
 impl Serialize for Results<'_> {
     fn serialize<S: Serializer>(&self, out: S) -> Result<S::Ok, S::Error> {
-        out.collect_seq(self.races.iter().map(|race| self.sarif.result(race)))
+        let known = Known::of(self.races);
+        out.collect_seq(self.races.iter().map(|race| self.sarif.result(race, known)))
+    }
+}
+
+/// What is known about the races beside what the run saw. SARIF has it for all results or for none.
+#[derive(Clone, Copy)]
+struct Known {
+    /// Which of them were there before: something is remembered.
+    before: bool,
+    /// Which of them need no attention.
+    suppressions: bool,
+}
+
+impl Known {
+    fn of(races: &[Race]) -> Self {
+        Self {
+            before: races.iter().all(|race| race.triage.is_some()),
+            suppressions: races.iter().any(|race| race.triage.is_some()),
+        }
     }
 }
 

@@ -94,17 +94,19 @@ fn what_is_remembered_is_told_as_viewers_expect() {
         races: vec![fixtures::bit_fields(), suppressed(), suppressed()],
         ..Report::default()
     };
-    report.races[2].triage = Some(Triage {
-        state: State::NotAProblem,
-        new: false,
-        because: Some("a hint only".to_owned()),
+    let decided = |state, new, because: Option<&str>| Triage {
+        state,
+        new,
+        because: because.map(str::to_owned),
         owner: None,
         until: None,
         suppressed: None,
-    });
+    };
+    report.races[0].triage = Some(decided(State::New, true, None));
+    report.races[2].triage = Some(decided(State::NotAProblem, false, Some("a hint only")));
     let document = sarif(&report);
     let results = document["runs"][0]["results"].as_array().unwrap();
-    assert_eq!(results[0]["baselineState"], Value::Null);
+    assert_eq!(results[0]["baselineState"], "new");
     assert_eq!(results[1]["baselineState"], "new");
     assert_eq!(results[2]["baselineState"], "unchanged");
     let justified = |at: usize| &results[at]["suppressions"][0]["justification"];
@@ -112,6 +114,27 @@ fn what_is_remembered_is_told_as_viewers_expect() {
     assert_eq!(*justified(2), "a hint only");
     let problem = &results[0]["partialFingerprints"]["redhandedProblem/v2"];
     assert_eq!(*problem, report.races[0].problem().hash());
+}
+
+/// The format wants these of all results or of none.
+#[test]
+fn without_a_memory_no_result_is_new_and_each_says_whether_it_is_suppressed() {
+    let results = |races| {
+        let report = Report {
+            races,
+            ..Report::default()
+        };
+        sarif(&report)["runs"][0]["results"].clone()
+    };
+    let mixed = results(vec![fixtures::bit_fields(), suppressed()]);
+    for result in mixed.as_array().unwrap() {
+        assert_eq!(result["baselineState"], Value::Null);
+    }
+    assert_eq!(mixed[0]["suppressions"].as_array().unwrap().len(), 0);
+    assert_eq!(mixed[1]["suppressions"].as_array().unwrap().len(), 1);
+    let plain = results(vec![fixtures::bit_fields()]);
+    assert_eq!(plain[0]["baselineState"], Value::Null);
+    assert_eq!(plain[0]["suppressions"], Value::Null);
 }
 
 #[test]
