@@ -35,12 +35,19 @@ pub fn open_regular(path: &Path) -> io::Result<File> {
 /// # Errors
 /// If it is longer or something else, or cannot be read.
 pub fn read_regular(path: &Path, most: u64) -> io::Result<Vec<u8>> {
+    let too_long = || {
+        let why = format!("it is longer than {} MB", most >> 20);
+        io::Error::new(io::ErrorKind::FileTooLarge, why)
+    };
     let mut bytes = Vec::new();
     let file = open_regular(path)?;
+    if file.metadata()?.len() > most {
+        return Err(too_long());
+    }
+    // It may grow meanwhile.
     file.take(most.saturating_add(1)).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > most {
-        let why = format!("it is longer than {} MB", most >> 20);
-        return Err(io::Error::new(io::ErrorKind::FileTooLarge, why));
+        return Err(too_long());
     }
     Ok(bytes)
 }

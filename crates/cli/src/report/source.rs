@@ -7,7 +7,7 @@ use redhanded_model::{Race, Report, Run};
 use redhanded_report::json;
 use redhanded_session::{Answer, LogError, open};
 use redhanded_store::{Access, Day, Moment, RunId, SqliteStore, Store, is_store};
-use redhanded_sys::read_regular;
+use redhanded_sys::{read_regular, total_memory};
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
 use std::io::Read;
@@ -210,12 +210,18 @@ fn is_report(mut file: &File) -> bool {
     read.is_ok() && words.starts_with("{\"schema\"")
 }
 
-/// A longer report is not read: what it says takes several times its length in memory.
-const MOST_REPORT: u64 = 128 << 20;
+/// A report up to this length is read on any machine.
+const LEAST_REPORT: u64 = 128 << 20;
+
+/// A longer report is not read: what it says takes several times its length in memory. Ten
+/// thousand races are some 460 MB.
+fn most_report() -> u64 {
+    (total_memory() / 8).max(LEAST_REPORT)
+}
 
 /// Reads a JSON report.
 pub fn read_json(path: &Path) -> Result<Report, Failure> {
     let failed = |why: String| Failure::Usage(format!("cannot read {}: {why}", path.display()));
-    let text = read_regular(path, MOST_REPORT).map_err(|error| failed(error.to_string()))?;
+    let text = read_regular(path, most_report()).map_err(|error| failed(error.to_string()))?;
     json::read(&text).map_err(|error| failed(error.to_string()))
 }

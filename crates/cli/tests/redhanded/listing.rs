@@ -4,6 +4,7 @@ use crate::place::Place;
 use redhanded_model::{Report, Run};
 use redhanded_report::json;
 use redhanded_store::{Access, Moment, SqliteStore, Store};
+use std::fs;
 
 /// Two days, in UTC.
 const FIRST: Moment = Moment(1_800_000_000_000);
@@ -131,6 +132,23 @@ d3ee6081 device.flags: noted
   TODAY note: seen by hand
 ";
 
+/// Ten thousand races are several hundred megabytes. Blanks are none, and as long.
+#[test]
+fn a_long_report_is_read() {
+    const LEAST: usize = 128 << 20;
+    let memory = redhanded_sys::total_memory();
+    if memory / 8 <= LEAST as u64 + 4096 {
+        println!("skipped: {memory} bytes of memory are too few for a longer report");
+        return;
+    }
+    let place = Place::new();
+    let mut text = include_bytes!("../../../report/tests/report/version-1.json").to_vec();
+    text.resize(LEAST + 1, b' ');
+    fs::write(place.path("long.json"), text).unwrap();
+    let listed = printed(&place, &["report~long.json"]);
+    assert!(listed.contains("device.flags"), "{listed}");
+}
+
 #[track_caller]
 fn refused(place: &Place, line: &str, sentence: &str) {
     place.run(line.split('~')).refused(125, sentence);
@@ -150,7 +168,7 @@ fn a_decision_until_a_day_that_is_over_is_refused() {
 fn a_page_offers_a_command_that_works_from_here() {
     let place = stored();
     printed(&place, &["report~--quiet~--html~page.html~races.db"]);
-    let page = std::fs::read_to_string(place.path("page.html")).unwrap();
+    let page = fs::read_to_string(place.path("page.html")).unwrap();
     let command = "redhanded triage d3ee6081 --store races.db --state not-a-problem --because";
     assert!(page.contains(command), "{page}");
     let pasted = format!("{} WHY", &command["redhanded ".len()..]);
