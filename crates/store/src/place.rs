@@ -1,11 +1,12 @@
 //! Where stores are, and which places are refused.
 
 use crate::StoreError;
-use redhanded_sys::{Exchangeable, Folder, effective_user, exchangeable, folder_of};
+use redhanded_sys::{
+    Exchangeable, Folder, effective_user, exchangeable, folder_of, make_own_folder,
+};
 use std::env;
-use std::fs::DirBuilder;
 use std::io::ErrorKind;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// Where Redhanded keeps state in the user's home, if there is one.
@@ -39,20 +40,39 @@ pub fn make_folders(path: &Path) -> Result<(), StoreError> {
     let Some(folder) = state_folder().filter(|state| path.starts_with(state)) else {
         return Ok(());
     };
-    let made = DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(folder_of(path));
-    made.map_err(|source| StoreError::Io {
-        path: folder,
-        source,
-    })
+    match make_own_folder(folder_of(path), 0o700) {
+        Ok(Ok(_)) => Ok(()),
+        Ok(Err(exchangeable)) => Err(refused(path, &exchangeable)),
+        Err(source) => Err(StoreError::Io {
+            path: folder,
+            source,
+        }),
+    }
+}
+
+fn refused(path: &Path, exchangeable: &Exchangeable) -> StoreError {
+    let why = match exchangeable {
+        Exchangeable::Owned(part) => format!(
+            "{} belongs to another user, who could exchange it; name a folder of your own",
+            part.display()
+        ),
+        Exchangeable::Writable(part) => {
+            let part = part.display();
+            format!(
+                "other users may write to {part}; run `chmod go-w {part}`, or name another folder"
+            )
+        }
+    };
+    StoreError::Refused {
+        path: path.to_owned(),
+        why,
+    }
 }
 
 /// The path of a store without links, if nobody else can exchange any part of it. SQLite
 /// opens its files by path, more than once, so descriptors alone would not help.
 pub fn safe(path: &Path) -> Result<PathBuf, StoreError> {
-    let refused = |why: String| StoreError::Refused {
+    let unfit = |why: String| StoreError::Refused {
         path: path.to_owned(),
         why,
     };
@@ -62,37 +82,25 @@ pub fn safe(path: &Path) -> Result<PathBuf, StoreError> {
     };
     let name = path
         .file_name()
-        .ok_or_else(|| refused("it is a folder".to_owned()))?;
+        .ok_or_else(|| unfit("it is a folder".to_owned()))?;
     let above = folder_of(path);
     let folder = Folder::open(above).map_err(|error| match error.kind() {
         ErrorKind::NotFound | ErrorKind::NotADirectory => {
-            refused(format!("there is no folder {}", above.display()))
+            unfit(format!("there is no folder {}", above.display()))
         }
         _ => failed(error),
     })?;
     let place = folder.path().map_err(failed)?;
     // Beside a store they could plant the journal that SQLite looks for, and believes.
-    match exchangeable(&place).map_err(failed)? {
-        None => {}
-        Some(Exchangeable::Owned(part)) => {
-            let part = part.display();
-            return Err(refused(format!(
-                "{part} belongs to another user, who could exchange it; name a folder of your own"
-            )));
-        }
-        Some(Exchangeable::Writable(part)) => {
-            let part = part.display();
-            return Err(refused(format!(
-                "other users may write to {part}; run `chmod o-w {part}`, or name another folder"
-            )));
-        }
+    if let Some(exchangeable) = exchangeable(&place).map_err(failed)? {
+        return Err(refused(path, &exchangeable));
     }
     match folder.look(name).and_then(|found| found.metadata()) {
-        Ok(found) if found.is_symlink() => Err(refused(
+        Ok(found) if found.is_symlink() => Err(unfit(
             "it is a symbolic link; name the file itself".to_owned(),
         )),
-        Ok(found) if !found.is_file() => Err(refused("it is no regular file".to_owned())),
-        Ok(found) if ![0, effective_user()].contains(&found.uid()) => Err(refused(
+        Ok(found) if !found.is_file() => Err(unfit("it is no regular file".to_owned())),
+        Ok(found) if ![0, effective_user()].contains(&found.uid()) => Err(unfit(
             "it belongs to another user; name a file of your own".to_owned(),
         )),
         Err(error) if error.kind() != ErrorKind::NotFound => Err(failed(error)),

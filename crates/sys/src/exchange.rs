@@ -1,6 +1,7 @@
 //! Paths that another user could lead elsewhere.
 
 use crate::effective_user;
+use nix::unistd::{Gid, Group, Uid, User};
 use std::fmt;
 use std::fs::{self, DirBuilder};
 use std::io;
@@ -12,7 +13,7 @@ use std::path::{Path, PathBuf};
 pub enum Exchangeable {
     /// It is another user's, neither ours nor root's.
     Owned(PathBuf),
-    /// All users may write to it.
+    /// All users, or those of a group, may write to it.
     Writable(PathBuf),
 }
 
@@ -46,12 +47,31 @@ pub fn exchangeable_but_by(place: &Path, trusted: u32) -> io::Result<Option<Exch
         if ![0, effective_user(), trusted].contains(&about.uid()) {
             return Ok(Some(Exchangeable::Owned(part.to_owned())));
         }
+        let by_group = about.mode() & 0o020 != 0 && !is_own_group(about.gid(), about.uid());
         let (writable, sticky) = (about.mode() & 0o002 != 0, about.mode() & 0o1000 != 0);
-        if writable && (!sticky || part == place) {
+        if (writable || by_group) && (!sticky || part == place) {
             return Ok(Some(Exchangeable::Writable(part.to_owned())));
         }
     }
     Ok(None)
+}
+
+/// Whether nobody but `user` and root is in a group: it is root's, or has the user's name and
+/// nobody else was added. Many systems give each user such a group, and let it write.
+fn is_own_group(group: u32, user: u32) -> bool {
+    if group == 0 {
+        return true;
+    }
+    let known = Group::from_gid(Gid::from_raw(group)).ok().flatten();
+    let owner = User::from_uid(Uid::from_raw(user)).ok().flatten();
+    match (known, owner) {
+        (Some(group), Some(owner)) => {
+            group.name == owner.name && group.mem.iter().all(|member| *member == owner.name)
+        }
+        // Where the list of users has neither, as in many containers.
+        (None, None) => group == user,
+        _ => false,
+    }
 }
 
 /// Makes a folder and those above it, unless another user could exchange it. Gives its path
@@ -126,6 +146,34 @@ mod tests {
             assert_eq!(exchangeable_but_by(&open, 4712).unwrap(), theirs);
             assert_eq!(exchangeable_but_by(&open, 4711).unwrap(), None);
         }
+    }
+
+    #[test]
+    fn the_group_of_another_may_not_write_either() {
+        let place = tempfile::tempdir().unwrap();
+        let open = place.path().canonicalize().unwrap().join("open");
+        let below = open.join("below");
+        fs::create_dir_all(&below).unwrap();
+        let mode = |mode| fs::set_permissions(&open, fs::Permissions::from_mode(mode)).unwrap();
+        mode(0o775);
+        let own = effective_user();
+        assert!(is_own_group(0, own) && is_own_group(4712, 4712));
+        assert!(!is_own_group(4712, 4711) && !is_own_group(4712, own));
+        if own != 0 {
+            eprintln!("skipped: only root can give a folder to any group");
+            return;
+        }
+        assert_eq!(exchangeable(&below).unwrap(), None);
+        chown(&open, None, Some(4712)).unwrap();
+        // That takes the mode away.
+        mode(0o775);
+        let writable = Some(Exchangeable::Writable(open.clone()));
+        assert_eq!(exchangeable(&below).unwrap(), writable);
+        mode(0o755);
+        assert_eq!(exchangeable(&below).unwrap(), None);
+        mode(0o1775);
+        assert_eq!(exchangeable(&below).unwrap(), None);
+        assert_eq!(exchangeable(&open).unwrap(), writable);
     }
 
     fn make(path: &Path) -> Result<PathBuf, Exchangeable> {

@@ -11,11 +11,11 @@ use nix::dir::Dir;
 use nix::fcntl::{AT_FDCWD, AtFlags, OFlag, openat, renameat};
 use nix::sys::stat::{Mode, SFlag, fstat, fstatat};
 use nix::unistd::{UnlinkatFlags, geteuid, unlinkat};
+use redhanded_sys::make_own_folder;
 use std::env;
-use std::fs::{DirBuilder, File};
+use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::Path;
 use std::sync::Once;
 
@@ -41,11 +41,14 @@ impl SiteCache {
     /// # Errors
     /// If it cannot be opened, or if somebody else owns it or can write to it.
     pub fn open(folder: &Path) -> io::Result<Self> {
-        if let Err(error) = folder.symlink_metadata()
-            && error.kind() == io::ErrorKind::NotFound
-        {
-            make(folder)?;
+        // A link is not even looked for elsewhere.
+        if folder.is_symlink() {
+            return Err(io::ErrorKind::PermissionDenied.into());
         }
+        // Whoever can exchange a folder above it decides what is in it.
+        let folder = &make_own_folder(folder, 0o700)?.map_err(|exchangeable| {
+            io::Error::new(io::ErrorKind::PermissionDenied, exchangeable.to_string())
+        })?;
         let flags = OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
         let folder = openat(AT_FDCWD, folder, flags, Mode::empty())?;
         check(&folder, SFlag::S_IFDIR)?;
@@ -157,16 +160,6 @@ impl SiteCache {
     }
 }
 
-/// Creates a private folder, but only in a folder that we own: with `sudo`, the home may
-/// belong to the user, who could not use our folder later.
-fn make(folder: &Path) -> io::Result<()> {
-    let home = folder.ancestors().find_map(|above| above.metadata().ok());
-    if home.is_none_or(|home| home.uid() != geteuid().as_raw()) {
-        return Err(io::ErrorKind::PermissionDenied.into());
-    }
-    DirBuilder::new().recursive(true).mode(0o700).create(folder)
-}
-
 /// Checks that an open file is of this kind, belongs to us, and is not writable by others.
 /// Returns its size.
 fn check(file: impl AsFd, kind: SFlag) -> io::Result<u64> {
@@ -187,7 +180,7 @@ mod tests {
     use super::*;
     use redhanded_model::{AccessKind, Site, Svma};
     use std::fs;
-    use std::os::unix::fs::{PermissionsExt, symlink};
+    use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
     use std::sync::Arc;
     use std::time::{Duration, SystemTime};
 
@@ -274,6 +267,10 @@ mod tests {
             std::os::unix::fs::chown(&place, Some(1), None).unwrap();
             assert!(SiteCache::open(&place).is_err(), "somebody else's");
             assert!(SiteCache::open(&place.join("new")).is_err(), "in it");
+            let below = place.join("below");
+            fs::create_dir(&below).unwrap();
+            fs::set_permissions(&below, fs::Permissions::from_mode(0o700)).unwrap();
+            assert!(SiteCache::open(&below).is_err(), "below it");
         }
     }
 
