@@ -14,12 +14,15 @@ use crate::system_call::{self, Progress};
 use redhanded_image::{After, Gather, Instruction};
 use redhanded_model::{
     AccessKind, Analysed, Avma, Bytes, Change, Form, Hit, Loss, ModuleId, Region, Registers,
-    SpaceId, Suspect, ThreadName, Vectors, WindowRecord,
+    SpaceId, Suspect, ThreadName, Vectors, WindowEnd, WindowRecord,
 };
 use redhanded_target::{Holds, Inspect, Mapping, Module, module_at};
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
 use std::sync::Arc;
+
+/// SIGSEGV in a set of signals.
+const SEGMENTATION_FAULT: u64 = 1 << 10;
 
 /// The conflicting access, confirmed.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -171,6 +174,13 @@ pub fn would_fault(mappings: &[Mapping], record: &WindowRecord) -> bool {
         Holds::Bytes => record.kind.writes() && !mapping.writable,
         Holds::Stack | Holds::Clock | Holds::Unknown => false,
     })
+}
+
+/// Whether the sampled access finds nothing at its address, and the program handles the fault: it
+/// may do so on purpose.
+pub fn is_handled(target: &mut dyn Inspect, record: &WindowRecord) -> bool {
+    let handled = |target: &mut dyn Inspect| target.handled_signals(record.space);
+    record.end == WindowEnd::Unmapped && handled(target) & SEGMENTATION_FAULT != 0
 }
 
 /// The held task at its access.

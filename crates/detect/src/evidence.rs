@@ -9,7 +9,7 @@ use crate::{Collision, Confirmed, naming};
 use redhanded_image::{Image, StringFunction, is_runtime};
 use redhanded_model::{
     AccessKind, Avma, Bytes, Change, Declared, Doubt, Evidence, Extent, Fact, Form, Frame, Known,
-    Marking, Region, Registers, SideEvidence, Sort, SourceEvidence, Svma, What,
+    Marking, Region, Registers, SideEvidence, Sort, SourceEvidence, Svma, What, WindowEnd,
 };
 use redhanded_target::{Module, VMLINUX, module_at};
 use serde::{Deserialize, Serialize};
@@ -43,10 +43,11 @@ pub fn collect(collision: &Collision, modules: &[Arc<Module>], frames: [&[Frame]
         conflict = confirmed.bytes.intersection(record.bytes).map(Extent::from);
     }
     allocation::add(&mut sides, &frames, &collision.region);
+    let unmapped = (record.end == WindowEnd::Unmapped).then_some(Fact::Unmapped);
     Evidence {
         sides,
         conflict,
-        bytes: Vec::new(),
+        bytes: unmapped.into_iter().map(Known::from).collect(),
     }
 }
 

@@ -12,8 +12,8 @@ use crate::typed::Interpreter;
 use crate::usage;
 use redhanded_model::{
     AccessKind, AccessReport, Analysed, Avma, Bytes, Change, Class, Creation, Evidence, Fact,
-    Fingerprint, Frame, Line, Race, ReplayTally, Rule, SeenBy, ThreadName, Values, What, classify,
-    combine,
+    Fingerprint, Frame, Line, Race, ReplayTally, Rule, SeenBy, ThreadName, Values, What, WindowEnd,
+    classify, combine,
 };
 use redhanded_target::{Module, module_at};
 use serde::{Deserialize, Serialize};
@@ -66,6 +66,8 @@ struct Exact {
     change: Option<Change>,
     /// The system call that made it: one instruction can make any.
     system_call: Option<String>,
+    /// Whether the bytes were unmapped, which nobody was caught at.
+    unmapped: bool,
 }
 
 /// What collisions of two code places at the same bytes are.
@@ -394,6 +396,7 @@ fn exact(collision: &Collision, modules: &[Arc<Module>]) -> Exact {
         at: place(collision.record.bytes.start, modules),
         change: caught.map(|caught| caught.change),
         system_call: caught.and_then(|caught| caught.system_call.clone()),
+        unmapped: collision.record.end == WindowEnd::Unmapped,
     }
 }
 

@@ -29,7 +29,7 @@ pub fn merge(known: &mut Race, race: Race) {
     // The plainest instance stands for the race.
     let told = |race: &Race| {
         let unchanged = race.values.before == race.values.after;
-        (race.class, race.seen_by, unchanged)
+        (race.class, !race.is_freed(), race.seen_by, unchanged)
     };
     if told(&race) < told(known) {
         let other = known.pair();

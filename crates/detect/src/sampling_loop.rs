@@ -1,7 +1,9 @@
 //! The sampling loop: arm sites, wait, confirm what happens, hand it to a sink.
 
 use crate::around;
-use crate::confirm::{Collision, code_at, confirm, is_access_of, is_asked_for, would_fault};
+use crate::confirm::{
+    Collision, code_at, confirm, is_access_of, is_asked_for, is_handled, would_fault,
+};
 use crate::crash::{Recent, bare};
 use crate::exposure::Exposed;
 use crate::sampler::TICK;
@@ -430,7 +432,9 @@ impl SamplingLoop<'_> {
             Some(Loss::TextChanged)
         } else if record.hit.is_none() && !is_asked_for(self.target.inspect(), &record) {
             Some(Loss::OverRead)
-        } else if is_mapped && would_fault(&self.target.inspect().mappings(record.space), &record) {
+        } else if is_handled(self.target.inspect(), &record)
+            || (is_mapped && would_fault(&self.target.inspect().mappings(record.space), &record))
+        {
             Some(Loss::UnreadableOperand)
         } else {
             None

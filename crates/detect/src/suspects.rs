@@ -1,10 +1,10 @@
-//! Bytes changed and nobody was caught: who may have done it.
+//! Bytes changed or were unmapped, and nobody was caught: who may have done it.
 
 use crate::system_call::{self, Progress};
-use redhanded_model::{AccessKind, Avma, Suspect, WindowRecord};
+use redhanded_model::{AccessKind, Avma, Suspect, WindowEnd, WindowRecord};
 use redhanded_target::Inspect;
 
-/// System calls of other threads that are under way and write these bytes, and
+/// System calls of other threads that are under way and write or unmap these bytes, and
 /// other processes that map them.
 pub fn suspects(target: &mut dyn Inspect, record: &WindowRecord) -> Vec<Suspect> {
     let mut suspects = Vec::new();
@@ -18,14 +18,21 @@ pub fn suspects(target: &mut dyn Inspect, record: &WindowRecord) -> Vec<Suspect>
             read.then(|| u64::from_le_bytes(word))
         };
         // Only a write conflicts with a read.
-        let access = system_call::access(
-            &registers,
-            Progress::UnderWay,
-            record.bytes,
-            AccessKind::Read,
-            &mut read_word,
-        );
-        if let Some((call, ..)) = access {
+        let call = if record.end == WindowEnd::Unmapped {
+            system_call::unmaps(&registers)
+                .filter(|(_, bytes)| bytes.overlaps(record.bytes))
+                .map(|(call, _)| call)
+        } else {
+            system_call::access(
+                &registers,
+                Progress::UnderWay,
+                record.bytes,
+                AccessKind::Read,
+                &mut read_word,
+            )
+            .map(|(call, ..)| call)
+        };
+        if let Some(call) = call {
             suspects.push(Suspect::SystemCall {
                 thread: target.thread_name(task),
                 call: call.to_owned(),

@@ -75,6 +75,17 @@ pub fn access(
     None
 }
 
+/// The memory that the system call of a thread, which is under way, unmaps, and its name.
+pub fn unmaps(registers: &Registers) -> Option<(&'static str, Bytes)> {
+    let name = match registers.system_call {
+        11 => "munmap",
+        25 => "mremap",
+        _ => return None,
+    };
+    let [start, length, ..] = Register::SYSTEM_CALL_ARGUMENTS.map(|one| registers.get(one));
+    Some((name, Bytes::new(Avma(start), length)))
+}
+
 impl Call<'_> {
     /// The bytes that a pointer argument stands for.
     fn ranges(&mut self, pointer: usize, extent: Extent, kind: AccessKind) -> Vec<Bytes> {
@@ -321,5 +332,14 @@ mod tests {
         check(&waiting, 0x1003, Read, Some(Write));
         let unknown = after(16, &[3, 0x5422, 0x1000], 0);
         check(&unknown, 0x1000, Write, None);
+    }
+
+    #[test]
+    fn a_call_that_unmaps_names_the_memory() {
+        let unmapped = |number| unmaps(&after(number, &[0x1000, 0x2000], 0));
+        let bytes = Bytes::new(Avma(0x1000), 0x2000);
+        assert_eq!(unmapped(11), Some(("munmap", bytes)));
+        assert_eq!(unmapped(25), Some(("mremap", bytes)));
+        assert_eq!(unmapped(9), None);
     }
 }

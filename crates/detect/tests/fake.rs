@@ -317,3 +317,37 @@ fn few_samples_a_second_are_few() {
     let (_, counts) = run(fake, few, 5);
     assert!((50..200).contains(&counts.samples), "{}", counts.samples);
 }
+
+/// A task reads a page that another one takes away after a while.
+fn page_taken_away(keeps: bool, handled: u64) -> Fake {
+    let mut fake = Fake::new();
+    let reads = fake.site(AccessKind::Read, 8, false);
+    let work = |micros| Step::Work(Duration::from_micros(micros));
+    fake.task(vec![work(10), access(reads, X)], 1);
+    let unmap = Step::Unmap { at: X, keeps };
+    fake.task(vec![work(20), unmap, work(10_000)], 1);
+    fake.handle_signals(handled);
+    fake
+}
+
+#[test]
+fn an_access_that_stands_while_its_bytes_are_unmapped_is_a_race() {
+    let (found, counts) = run(page_taken_away(false, 0), options(), 1);
+    let races = found.folder.into_races().0;
+    let [race] = races.as_slice() else {
+        panic!("one race: {races:#?}");
+    };
+    assert_eq!(race.class, Class::Race);
+    assert!(race.is_unmapped() && race.instances == 1);
+    assert_eq!(counts.losses.get(Loss::UnreadableOperand), 0);
+}
+
+#[test]
+fn what_is_still_mapped_or_whose_fault_is_handled_is_no_race() {
+    for (keeps, handled, losses) in [(true, 0, 0), (false, 1 << 10, 1)] {
+        let (found, counts) = run(page_taken_away(keeps, handled), options(), 1);
+        assert!(found.folded.is_empty(), "{:?}", found.log);
+        assert!(counts.windows > 0);
+        assert_eq!(counts.losses.get(Loss::UnreadableOperand), losses);
+    }
+}

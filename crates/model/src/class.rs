@@ -40,7 +40,8 @@ impl Class {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Rule {
-    /// An allocator freed, moved or handed out the block that an access stood at.
+    /// An allocator freed, moved or handed out the block that an access stood at, or the bytes
+    /// were unmapped.
     FreedWhileItStood,
     /// What meets is outside the bytes that the source expression covers.
     WiderThanSource,
@@ -111,7 +112,8 @@ impl Rule {
     pub const fn reason(self) -> &'static str {
         match self {
             Self::FreedWhileItStood => {
-                "an allocator freed, moved or handed out the block while the other access stood at it"
+                "an allocator freed, moved or handed out the block, or it was unmapped, while an access \
+                 stood at it"
             }
             Self::WiderThanSource => {
                 "the compiler accesses more bytes than the source, and only those meet"
@@ -360,6 +362,11 @@ pub fn classify(evidence: &Evidence) -> (Class, Rule) {
 }
 
 fn one_side(known: &SideEvidence, bytes: &[Known]) -> (Class, Rule) {
+    let unmapped = |known: &Known| known.fact == Fact::Unmapped;
+    // A restartable sequence that was interrupted does not go on to its access.
+    if bytes.iter().any(unmapped) && !known.has(&Fact::RestartableSequence) {
+        return (Class::Race, Rule::FreedWhileItStood);
+    }
     match nature(known, bytes) {
         Nature::Locked | Nature::Atomic | Nature::Volatile | Nature::Guarded => {
             (Class::Synchronised, Rule::KnownSideSynchronises)

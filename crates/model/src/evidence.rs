@@ -251,6 +251,8 @@ pub enum Fact {
         /// How.
         as_what: Declared,
     },
+    /// They were unmapped while the access stood at them.
+    Unmapped,
     /// The variable is accessed without synchronisation on purpose.
     Special {
         /// Why.
@@ -318,6 +320,8 @@ pub enum Provenance {
     Stack,
     /// The names of functions or variables.
     Names,
+    /// What is mapped in the target.
+    Mappings,
 }
 
 /// How certain a fact is.
@@ -335,7 +339,7 @@ pub enum Certainty {
 impl From<Fact> for Known {
     fn from(fact: Fact) -> Self {
         use Certainty::{Certain, Likely, Possible};
-        use Provenance::{Code, Instruction, Names, Source, Stack};
+        use Provenance::{Code, Instruction, Mappings, Names, Source, Stack};
         let (from, certainty) = match &fact {
             Fact::Locked | Fact::Form { .. } | Fact::Natural { .. } | Fact::AtomicVector => {
                 (Instruction, Certain)
@@ -346,6 +350,7 @@ impl From<Fact> for Known {
             Fact::ChangesNothing { known: false } => (Instruction, Possible),
             Fact::HalfOfUpdate | Fact::RestartableSequence => (Code, Likely),
             Fact::MaySearch => (Code, Possible),
+            Fact::Unmapped => (Mappings, Certain),
             Fact::Source { source } => match source.marking {
                 Marking::Unknown { .. } => (Source, Possible),
                 _ => (Source, Likely),

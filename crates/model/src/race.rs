@@ -549,10 +549,16 @@ impl Race {
         self.fingerprint.problem(self.what.name.as_deref())
     }
 
-    /// Whether an allocator gave the block back while the other access stood.
+    /// Whether an allocator gave the block back while the other access stood, or it was unmapped.
     #[must_use]
     pub fn is_freed(&self) -> bool {
         self.rule == Some(Rule::FreedWhileItStood)
+    }
+
+    /// Whether the bytes were unmapped while the access stood, which nobody is caught at.
+    #[must_use]
+    pub fn is_unmapped(&self) -> bool {
+        self.is_freed() && self.unknown_origin()
     }
 
     /// Whether an analysis suspects it, and no more than that is known.

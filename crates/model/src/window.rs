@@ -119,6 +119,8 @@ pub enum WindowEnd {
     Collided,
     /// Its task or the target ended, or the tool detaches.
     Cut,
+    /// The bytes were unmapped.
+    Unmapped,
 }
 
 /// The result of a window.

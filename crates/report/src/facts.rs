@@ -19,6 +19,7 @@ pub(crate) fn basis(known: &Known) -> String {
         Provenance::Source => "debug information and source",
         Provenance::Stack => "the stack",
         Provenance::Names => "names",
+        Provenance::Mappings => "the list of mappings",
     };
     format!("{certainty}, from {from}")
 }
@@ -46,6 +47,7 @@ pub(crate) fn fact(fact: &Fact) -> String {
         Fact::HalfOfUpdate => "the load or the store of an update".to_owned(),
         Fact::Source { source } => in_source(source),
         Fact::MemoryFunction { name } => format!("made by {name}"),
+        Fact::Unmapped => "they were unmapped".to_owned(),
         Fact::MaySearch => "made by a nameless function that looks like a search".to_owned(),
         Fact::SystemCall { name } => format!("made by the kernel in {name}(2)"),
         Fact::InSource { reached: true } => "the source accesses these bytes here".to_owned(),

@@ -46,6 +46,7 @@ pub(crate) fn unchanged(race: &Race) -> &'static str {
             "unchanged: the caught access wrote the same value, or wrote before it was first read"
         }
         Some(_) => "unchanged: the caught access only reads",
+        None if race.is_unmapped() => "what it was before it was unmapped",
         None => "unchanged at the end: it was changed and changed back",
     }
 }
@@ -73,7 +74,14 @@ pub(crate) fn notes(race: &Race) -> Vec<String> {
                 .to_owned(),
         );
     }
-    if race.is_freed() {
+    if race.is_unmapped() {
+        notes.push(
+            "Freed while it stood: the memory was unmapped between the thread's decision to access it and \
+             the access, which faults. Another thread called munmap, or freed a large block, which the \
+             allocator then unmapped."
+                .to_owned(),
+        );
+    } else if race.is_freed() {
         notes.push(
             "Freed while it stood: an allocator gave the block back, or handed it out again, between the \
              thread's decision to access it and the access. Whatever the access is, it is one to memory \
@@ -91,13 +99,14 @@ pub(crate) fn notes(race: &Race) -> Vec<String> {
         .accesses
         .iter()
         .any(|access| access.thread.context.is_some());
-    if race.unknown_origin() && in_kernel {
+    let changed_by_nobody = race.unknown_origin() && !race.is_unmapped();
+    if changed_by_nobody && in_kernel {
         notes.push(
             "Unknown origin: no CPU was caught making the change. It can come from a device, from \
              another mapping of the same page, or from a CPU whose stop was reported too late."
                 .to_owned(),
         );
-    } else if race.unknown_origin() && race.suspects.is_empty() {
+    } else if changed_by_nobody && race.suspects.is_empty() {
         notes.push(
             "Unknown origin: no watched thread was seen to make the change. It can come from \
              another process through shared memory, from a second mapping of the same page, \

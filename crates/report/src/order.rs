@@ -44,6 +44,7 @@ pub(crate) fn order(race: &Race) -> Vec<Step> {
     }
     let mut second = match race.accesses.get(1) {
         Some(caught) => act(caught, them),
+        None if race.is_unmapped() => format!("unmaps {them}"),
         None if changed => format!("changes {them}"),
         None => format!("changes {them}, and changes {them} back"),
     };

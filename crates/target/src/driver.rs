@@ -20,7 +20,7 @@ use open::{OpenWindow, Phase, Slot};
 use redhanded_image::Instruction;
 use redhanded_model::{
     AccessKind, Avma, Bytes, Hit, Loss, Losses, ModuleId, Registers, SpaceId, TaskId, WindowEnd,
-    WindowId, pieces,
+    WindowId, WindowRecord, pieces,
 };
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::time::Duration;
@@ -402,9 +402,9 @@ impl<M: Machine> Driver<M> {
             }
             Phase::Waiting => {
                 let rereads = self.open[index].plan.strategy.rereads();
-                let changed = rereads && self.reread(index);
-                let end = if changed {
-                    WindowEnd::Changed
+                let seen = if rereads { self.reread(index) } else { None };
+                let end = if let Some(seen) = seen {
+                    seen
                 } else if now >= self.open[index].deadline {
                     WindowEnd::Elapsed
                 } else if self.is_stalled(index, now) {
@@ -434,18 +434,20 @@ impl<M: Machine> Driver<M> {
         }
     }
 
-    /// Reads the bytes again; whether they differ from when the window opened.
-    fn reread(&mut self, index: usize) -> bool {
-        let window = &mut self.open[index];
-        let mut now = vec![0; window.record.before.len()];
+    /// Reads the bytes again; what became of them since the window opened, if anything did.
+    fn reread(&mut self, index: usize) -> Option<WindowEnd> {
+        let record = &mut self.open[index].record;
+        let mut now = vec![0; record.before.len()];
         let read = self
             .machine
-            .read(window.record.space, window.record.bytes.start, &mut now);
-        if read && now != window.record.before {
-            window.record.after = now;
-            return true;
+            .read(record.space, record.bytes.start, &mut now);
+        if read && now != record.before {
+            record.after = now;
         }
-        window.record.changed()
+        if record.changed() {
+            return Some(WindowEnd::Changed);
+        }
+        (!read && is_unmapped(&mut self.machine, record)).then_some(WindowEnd::Unmapped)
     }
 
     fn is_stalled(&mut self, index: usize, now: Duration) -> bool {
@@ -466,7 +468,8 @@ impl<M: Machine> Driver<M> {
     fn finish(&mut self, index: usize) -> bool {
         let now = self.machine.now();
         let window = &mut self.open[index];
-        if window.plan.strategy.rereads() && window.record.changed() {
+        let unmapped = window.record.end == WindowEnd::Unmapped;
+        if window.plan.strategy.rereads() && (window.record.changed() || unmapped) {
             window.phase = Phase::Collided;
             window.record.held = window.held(now);
             let record = window.record.clone();
@@ -565,4 +568,19 @@ impl<M: Machine> Driver<M> {
             Stop::Deadline => {}
         }
     }
+}
+
+/// Whether bytes that could be read when the window opened, and cannot be now, are unmapped. They
+/// are not if the whole space goes, or if no more was taken away than the permission.
+fn is_unmapped<M: Machine>(machine: &mut M, record: &WindowRecord) -> bool {
+    let lives = |machine: &mut M| machine.read(record.space, record.pc, &mut [0]);
+    if !lives(machine) {
+        return false;
+    }
+    let mappings = machine.mappings(record.space);
+    let maps = |address: u64| mappings.iter().any(|one| one.range.contains(&address));
+    // The list is whole if it has the code, and if the space lives on after it was made. A string
+    // instruction may end before its last byte.
+    let gone = !maps(record.bytes.start.0) && !maps(record.bytes.end() - 1);
+    gone && maps(record.pc.0) && lives(machine)
 }

@@ -6,8 +6,8 @@
 //! that block, and on request traps that come too late.
 
 use crate::{
-    Armed, Batch, Control, Ending, Hint, Inspect, Module, OtherTasks, RotationLimits, Stop,
-    TargetError, Watch, WatchFor,
+    Armed, Batch, Control, Ending, Hint, Holds, Inspect, Mapping, Module, OtherTasks,
+    RotationLimits, Stop, TargetError, Watch, WatchFor,
 };
 use redhanded_model::{
     AccessKind, Avma, Bytes, ModuleId, Region, Register, Registers, Site, SpaceId, Svma, TaskId,
@@ -21,6 +21,8 @@ use std::time::Duration;
 const TEXT: u64 = 0x1_0000;
 /// Room for one instruction.
 const STRIDE: u64 = 16;
+/// The size of a page.
+const PAGE: u64 = 0x1000;
 /// The only space.
 const SPACE: SpaceId = SpaceId(1);
 
@@ -42,6 +44,13 @@ pub enum Step {
     Unlock(u32),
     /// Computes for this long.
     Work(Duration),
+    /// Unmaps the page at this address, or only takes the permission to access it.
+    Unmap {
+        /// Where.
+        at: u64,
+        /// Whether it remains mapped, without permissions.
+        keeps: bool,
+    },
 }
 
 #[derive(Clone, Debug)]
@@ -75,6 +84,9 @@ pub struct Fake {
     sites: Vec<FakeSite>,
     tasks: Vec<FakeTask>,
     memory: HashMap<u64, u8>,
+    /// The pages that cannot be read, and whether they are mapped.
+    unreadable: HashMap<u64, bool>,
+    handled_signals: u64,
     /// When each was set.
     breakpoints: HashMap<u64, Duration>,
     rotation: Option<RotationLimits>,
@@ -97,6 +109,11 @@ impl Fake {
     /// Allows only a few breakpoints at once.
     pub fn rotate(&mut self, limits: RotationLimits) {
         self.rotation = Some(limits);
+    }
+
+    /// Makes the program handle these signals; bit 0 is signal 1.
+    pub fn handle_signals(&mut self, signals: u64) {
+        self.handled_signals = signals;
     }
 
     /// Records the calls that matter for [`Batch`]'s contract from now on.
@@ -136,6 +153,8 @@ impl Fake {
             sites: Vec::new(),
             tasks: Vec::new(),
             memory: HashMap::new(),
+            unreadable: HashMap::new(),
+            handled_signals: 0,
             breakpoints: HashMap::new(),
             rotation: None,
             longest_armed: Duration::ZERO,
@@ -212,6 +231,9 @@ impl Fake {
     }
 
     fn copy(&self, address: Avma, buffer: &mut [u8]) -> bool {
+        if self.unreadable.contains_key(&(address.0 / PAGE)) {
+            return false;
+        }
         for (at, byte) in (address.0..).zip(buffer) {
             *byte = self.memory.get(&at).copied().unwrap_or(0);
         }
@@ -258,6 +280,7 @@ impl Fake {
             Step::Lock(lock) => drop(self.locks.insert(lock, id)),
             Step::Unlock(lock) => drop(self.locks.remove(&lock)),
             Step::Work(time) => task.ready = self.now + time,
+            Step::Unmap { at, keeps } => drop(self.unreadable.insert(at / PAGE, keeps)),
             Step::Access { site, at, value } => {
                 let pc = TEXT + site as u64 * STRIDE;
                 if !task.passed && self.breakpoints.remove(&pc).is_some() {
@@ -455,6 +478,26 @@ impl Inspect for Fake {
 
     fn region(&mut self, _space: SpaceId, _address: Avma) -> Region {
         Region::Heap
+    }
+
+    fn mappings(&mut self, _space: SpaceId) -> Vec<Mapping> {
+        let unmapped = self.unreadable.iter().filter(|(_, mapped)| !**mapped);
+        let mut unmapped: Vec<u64> = unmapped.map(|(page, _)| page * PAGE).collect();
+        unmapped.sort_unstable();
+        let starts = std::iter::once(0).chain(unmapped.iter().map(|start| start + PAGE));
+        let ends = unmapped.iter().copied().chain(std::iter::once(u64::MAX));
+        let ranges = starts.zip(ends).map(|(start, end)| start..end);
+        let mapping = |range| Mapping {
+            range,
+            writable: true,
+            executable: true,
+            holds: Holds::Bytes,
+        };
+        ranges.map(mapping).collect()
+    }
+
+    fn handled_signals(&mut self, _space: SpaceId) -> u64 {
+        self.handled_signals
     }
 
     fn thread_name(&mut self, task: TaskId) -> ThreadName {

@@ -512,6 +512,23 @@ fn freed_while_it_stood() {
 }
 
 #[test]
+fn unmapped_while_it_stood() {
+    let stood = |side: SideEvidence| {
+        let (class, rule) = classify(&Evidence {
+            sides: vec![side],
+            conflict: None,
+            bytes: vec![Fact::Unmapped.into()],
+        });
+        (class, rule)
+    };
+    let freed = (Race, Rule::FreedWhileItStood);
+    assert_eq!(stood(unknown(Read)), freed);
+    assert_eq!(stood(atomic(Write)), freed);
+    let within = with(unknown(Read), Fact::RestartableSequence);
+    assert_ne!(stood(within).0, Race, "it starts anew");
+}
+
+#[test]
 fn special() {
     let reason = "a hint".to_owned();
     let on_purpose = vec![Fact::Special { reason }];

@@ -41,10 +41,15 @@ pub(super) fn section(
     for (at, name) in SIDES.iter().enumerate() {
         match race.accesses.get(at) {
             Some(_) => side(html, page, name, race, at),
-            None => drop(page.tag(
-                "<section class=\"caught\"><h4>Caught: nobody</h4>\n<p>The bytes \
-                 changed while the thread was held.</p></section>\n",
-            )),
+            None => {
+                page.tag("<section class=\"caught\"><h4>Caught: nobody</h4>\n");
+                let text = if race.is_unmapped() {
+                    "The bytes were unmapped while the thread was held."
+                } else {
+                    "The bytes changed while the thread was held."
+                };
+                page.element("<p>", text, "</p></section>\n");
+            }
         }
     }
     page.tag("</div>\n<div class=\"parts\">\n");

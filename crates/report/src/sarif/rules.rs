@@ -58,8 +58,8 @@ pub(super) const RULES: [RuleText; 4] = [
         id: "freed-while-it-stood",
         short: "A thread was about to access a block of memory when another thread gave it back.",
         full: "One thread was stopped just before it accessed a block, and meanwhile an allocator freed \
-               or moved the block for another thread: a use after free, whatever the access looks \
-               like.",
+               or moved the block for another thread, or the memory was unmapped: a use after free, \
+               whatever the access looks like.",
         help: "The result's other location is where the block was given back.\n\n\
                - Keep the block alive as long as anybody may use it: count its users, or free it \
                under the lock that they hold.\n\

@@ -119,7 +119,7 @@ pub(super) fn full(
         detail(terminal, page, race, at);
     }
     if race.unknown_origin() {
-        page.put(2, HANG, nobody(style));
+        page.put(2, HANG, nobody(style, race));
     }
     if terminal.verbose {
         page.blank();
@@ -243,11 +243,13 @@ fn put_order(style: &Style, page: &mut Page<'_>, race: &Race) {
     }
 }
 
-fn nobody(style: &Style) -> Line<'_> {
-    label(style, Role::Caught, "caught").words(
-        Role::Plain,
-        "nobody: the bytes changed while the thread was held",
-    )
+fn nobody<'s>(style: &'s Style, race: &Race) -> Line<'s> {
+    let text = if race.is_unmapped() {
+        "nobody: the bytes were unmapped while the thread was held"
+    } else {
+        "nobody: the bytes changed while the thread was held"
+    };
+    label(style, Role::Caught, "caught").words(Role::Plain, text)
 }
 
 fn seen<'s>(style: &'s Style, race: &Race, windows: u64) -> Line<'s> {

@@ -260,6 +260,7 @@ pub fn evidence(words: &str) -> Evidence {
             as_what,
         },
         Fact::Special { reason: words() },
+        Fact::Unmapped,
     ];
     Evidence {
         sides: vec![side(AccessKind::Read, read), side(AccessKind::Write, write)],

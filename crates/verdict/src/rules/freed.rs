@@ -1,4 +1,4 @@
-//! An allocator gave the block back while an access stood at it.
+//! An allocator gave the block back while an access stood at it, or the memory was unmapped.
 //!
 //! Goes by the class rule of the same name. Nothing speaks against it: whatever the access is,
 //! it is one to memory that is no longer its own. It is wrong where a pool of the program's own
@@ -13,6 +13,10 @@ pub const NAME: &str = "freed-while-it-stood";
 pub fn rule(subject: &Subject<'_>) -> Option<Leaning> {
     if !subject.race.is_freed() {
         return None;
+    }
+    if subject.race.is_unmapped() {
+        let unmapped = "the memory was unmapped between the decision to access it and the access";
+        return harmful(NAME, vec![unmapped.to_owned()]);
     }
     let by = subject
         .race
