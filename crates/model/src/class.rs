@@ -65,7 +65,9 @@ pub enum Rule {
     PlainInSource,
     /// The variable is accessed without synchronisation on purpose.
     Special,
-    /// Nothing shows that a side is a plain access.
+    /// Nothing shows that a side is a plain access. Earlier versions took an update that GCC
+    /// made for one.
+    #[serde(alias = "plain-by-compiler")]
     NotShownPlain,
 }
 

@@ -258,6 +258,9 @@ pub enum Fact {
         /// Why.
         reason: String,
     },
+    /// What another version collected and this one does not know.
+    #[serde(other)]
+    Other,
 }
 
 /// How an instruction accesses memory.
@@ -313,6 +316,7 @@ pub enum Provenance {
     /// The instruction and the registers.
     Instruction,
     /// The instructions around it.
+    #[serde(alias = "compiler")]
     Code,
     /// The debug information, and the source text where it is at hand.
     Source,
@@ -349,7 +353,7 @@ impl From<Fact> for Known {
             | Fact::ChangesNothing { known: true } => (Instruction, Likely),
             Fact::ChangesNothing { known: false } => (Instruction, Possible),
             Fact::HalfOfUpdate | Fact::RestartableSequence => (Code, Likely),
-            Fact::MaySearch => (Code, Possible),
+            Fact::MaySearch | Fact::Other => (Code, Possible),
             Fact::Unmapped => (Mappings, Certain),
             Fact::Source { source } => match source.marking {
                 Marking::Unknown { .. } => (Source, Possible),

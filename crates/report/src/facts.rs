@@ -73,6 +73,7 @@ pub(crate) fn fact(fact: &Fact) -> String {
             Declared::Guard => format!("{part} is a guard of a static"),
         },
         Fact::Special { reason } => format!("special: {reason}"),
+        Fact::Other => "what another version of Redhanded found".to_owned(),
     }
 }
 

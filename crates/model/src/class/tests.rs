@@ -592,6 +592,16 @@ fn rules_have_the_names_that_documents_write() {
     }
 }
 
+/// Stores and reports of earlier versions have facts and rules that are no more.
+#[test]
+fn what_earlier_versions_knew_is_read() {
+    let fact = r#"{"fact":"combined","compiler":"GCC 12","from":"compiler","certainty":"likely"}"#;
+    let known: Known = serde_json::from_str(fact).unwrap();
+    assert_eq!(known.fact, Fact::Other);
+    let rule: Rule = serde_json::from_str("\"plain-by-compiler\"").unwrap();
+    assert_eq!(rule, Rule::NotShownPlain);
+}
+
 #[test]
 fn restartable_sequences() {
     let within = |side: SideEvidence| with(side, Fact::RestartableSequence);
