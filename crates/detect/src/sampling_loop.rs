@@ -433,7 +433,7 @@ impl SamplingLoop<'_> {
         } else if record.hit.is_none() && !is_asked_for(self.target.inspect(), &record) {
             Some(Loss::OverRead)
         } else if is_handled(self.target.inspect(), &record)
-            || is_mapped && would_fault(&self.target.inspect().mappings(record.space), &record)
+            || (is_mapped && would_fault(&self.target.inspect().mappings(record.space), &record))
         {
             Some(Loss::UnreadableOperand)
         } else {

@@ -383,4 +383,26 @@ mod tests {
             );
         }
     }
+
+    #[test]
+    fn the_programs_that_test_a_heuristic_exist() {
+        let programs = read_all(paths::root(), Path::new("corpus")).unwrap();
+        let text = std::fs::read_to_string(paths::root().join("docs/evidence.md")).unwrap();
+        let (_, table) = text.split_once("### Their tests\n").unwrap();
+        let (table, _) = table.split_once("\n### ").unwrap();
+        let mut named = 0;
+        for row in table.lines().filter(|line| line.starts_with("| ")).skip(1) {
+            let cells: Vec<&str> = row.split('|').collect();
+            for (list, cell) in [(List::Never, cells[2]), (List::Expected, cells[3])] {
+                // The build that matters follows in brackets.
+                let cell = cell.replace("(`lines`)", "").replace("(`split`)", "");
+                for name in cell.split('`').skip(1).step_by(2) {
+                    let is_it = |one: &Program| one.name == name && one.claims.list == list;
+                    assert!(programs.iter().any(is_it), "{name}, in {row}");
+                    named += 1;
+                }
+            }
+        }
+        assert!(named > 20);
+    }
 }
