@@ -2,7 +2,6 @@
 //! them. `cargo bench -p redhanded-store`.
 
 #[path = "../tests/store/fixtures.rs"]
-#[expect(dead_code, reason = "tests use more of it")]
 mod fixtures;
 
 use fixtures::{Place, reader_and_writer, report};
