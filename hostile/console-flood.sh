@@ -21,6 +21,7 @@ timeout -s KILL 50 ./peak "$REDHANDED" kernel --kernel vmlinuz --vmlinux "$REDHA
 status=$?
 is_sane
 expect 125 126
+says 'redhanded: '
 [ -e flooded ] || fail "the console was not flooded"
 peak=$(sed -n 's/^peak //p' err)
 [ "$peak" -lt 100000 ] || fail "it took $peak KiB"

@@ -1,5 +1,18 @@
 # The tracer is killed at its work: status 125 and a sentence, for a program and for a process.
 compile spin
+begin run --for 20s -- ./spin
+until_true grep -q ready out
+target=$(sed -n 's/^ready //p' out)
+until_true is_traced "$target"
+sleep 0.3
+kill -KILL "$(tracer_of "$target")"
+until_true is_free "$target"
+# It may have died with the tracer.
+kill -TERM "$target" 2> /dev/null
+end
+expect 125
+says 'redhanded: the tracer was killed by signal 9'
+
 start ./spin
 begin attach --for 20s "$target"
 until_true is_traced "$target"

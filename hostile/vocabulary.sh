@@ -91,8 +91,11 @@ is_sane() {
     case $status in
         101 | 134 | 135 | 136 | 139) fail "it ended with status $status" ;;
     esac
-    grep -q -e panicked -e '\.rs:[0-9]' err && fail "it panicked"
-    grep -q "$escape" err && fail "a raw escape sequence reached the terminal"
+    for said in out err; do
+        [ -f $said ] || continue
+        grep -aq -e panicked -e '\.rs:[0-9]' $said && fail "it panicked"
+        grep -aq "$escape" $said && fail "a raw escape sequence reached the terminal"
+    done
     return 0
 }
 

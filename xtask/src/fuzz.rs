@@ -1,4 +1,4 @@
-//! `cargo xtask fuzz`: every parser of foreign bytes, fed with inputs that reach more and
+//! `cargo xtask fuzz`: the parsers of foreign bytes, fed with inputs that reach more and
 //! more of its code.
 //!
 //! The engine is libFuzzer, in the package `fuzz`. The compiler counts what each input

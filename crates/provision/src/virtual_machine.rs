@@ -6,17 +6,22 @@ use super::initramfs::{self, INIT};
 use super::serial_ports::{self, Listeners, Output, Ports};
 use super::{VmOptions, last_line, on_file, system, unsupported};
 use crate::ProvisionError;
-use redhanded_sys::{die_with_this_thread, open_regular, temporary_place};
+use redhanded_sys::{die_with_this_thread, effective_user, open_regular, temporary_place};
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, Permissions};
-use std::io::{Read, Seek, SeekFrom};
-use std::os::unix::fs::PermissionsExt;
+use std::io::{self, Read, Seek, SeekFrom};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
+
+/// How the folders of machines are called, and the lock in each.
+const PREFIX: &str = "redhanded-vm-";
+const LOCK: &str = "lock";
 
 /// How long QEMU may take to open its socket.
 const START: Duration = Duration::from_secs(20);
@@ -33,6 +38,8 @@ pub struct VirtualMachine {
     ports: Listeners,
     accelerator: Accelerator,
     folder: TempDir,
+    /// Held as long as the folder is in use.
+    _lock: File,
 }
 
 impl VirtualMachine {
@@ -55,11 +62,14 @@ impl VirtualMachine {
         let accelerator = accelerator::choose(options)?;
         // Only the owner can reach the folder, and nobody else exchange it: whoever can
         // connect to the gdbstub controls the machine.
+        let place = temporary_place();
+        remove_stale(&place);
         let folder = tempfile::Builder::new()
-            .prefix("redhanded-vm-")
+            .prefix(PREFIX)
             .permissions(Permissions::from_mode(0o700))
-            .tempdir_in(temporary_place())
+            .tempdir_in(place)
             .map_err(system("cannot create a folder for the virtual machine"))?;
+        let lock = lock(folder.path()).map_err(system("cannot lock a folder"))?;
         let initramfs = initramfs::in_folder(options, folder.path())?;
         let said = folder.path().join("qemu.err");
         let stderr = File::create(&said).map_err(on_file("create", &said))?;
@@ -91,6 +101,7 @@ impl VirtualMachine {
             ports: ports.listen(output),
             accelerator,
             folder,
+            _lock: lock,
         };
         vm.await_socket(&options.qemu.program)?;
         // QEMU has read it by now. If we are killed, less is left behind.
@@ -215,6 +226,33 @@ impl VirtualMachine {
     }
 }
 
+/// Locks a new folder. The lock has its name only when it is held.
+fn lock(folder: &Path) -> io::Result<File> {
+    let new = folder.join("new-lock");
+    let file = File::create_new(&new)?;
+    file.try_lock()?;
+    fs::rename(new, folder.join(LOCK))?;
+    Ok(file)
+}
+
+/// Removes the folders of machines whose tool was killed.
+fn remove_stale(place: &Path) {
+    for entry in fs::read_dir(place).into_iter().flatten().flatten() {
+        let is_ours = entry
+            .metadata()
+            .is_ok_and(|about| about.is_dir() && about.uid() == effective_user());
+        if !is_ours || !entry.file_name().as_bytes().starts_with(PREFIX.as_bytes()) {
+            continue;
+        }
+        let folder = entry.path();
+        let lock = open_regular(&folder.join(LOCK));
+        if lock.is_ok_and(|lock| lock.try_lock().is_ok()) {
+            // What cannot be removed takes up room and does no other harm.
+            drop(fs::remove_dir_all(folder));
+        }
+    }
+}
+
 impl Drop for VirtualMachine {
     fn drop(&mut self) {
         self.end();
@@ -245,6 +283,28 @@ fn gdb_argument(socket: &Path) -> OsString {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn folders_go_whose_machine_is_gone() {
+        let place = tempfile::tempdir().unwrap();
+        let make = |name: &str| {
+            let folder = place.path().join(name);
+            fs::create_dir(&folder).unwrap();
+            fs::write(folder.join("qemu.err"), "").unwrap();
+            folder
+        };
+        let (used, begun) = (make("redhanded-vm-used"), make("redhanded-vm-begun"));
+        let (stale, other) = (make("redhanded-vm-stale"), make("another"));
+        let held = lock(&used).unwrap();
+        drop(lock(&stale).unwrap());
+        drop(lock(&other).unwrap());
+        remove_stale(place.path());
+        assert!(used.exists() && begun.exists() && other.exists());
+        assert!(!stale.exists());
+        drop(held);
+        remove_stale(place.path());
+        assert!(!used.exists());
+    }
 
     #[test]
     fn the_users_words_come_last() {

@@ -78,12 +78,28 @@ pub fn unobserved(place: Place, signals: &Signals) -> Result<ExitCode, Failure> 
     }
     Ok(match machine.finish() {
         VmState::Exited(status) => exit::of_program(Ending::Exited { status }),
-        _ => ExitCode::from(exit::FAILED),
+        state => {
+            tell_lost(&why_lost(state));
+            ExitCode::from(exit::FAILED)
+        }
     })
 }
 
+fn why_lost(state: VmState) -> String {
+    match state {
+        VmState::Panicked(words) => words,
+        _ => "the virtual machine ended before its workload".to_owned(),
+    }
+}
+
+fn tell_lost(why: &str) {
+    screen::say(&format!(
+        "redhanded: the rest of the run was not seen: {why}"
+    ));
+}
+
 /// Ends a virtual machine that was started here; how its workload ended.
-pub fn end(mut machine: VirtualMachine, over: bool, run: &mut Run) -> Ending {
+pub fn end(mut machine: VirtualMachine, over: bool, run: &mut Run, display: &Display) -> Ending {
     if over {
         let _ = machine.wait(FAREWELL);
     }
@@ -95,19 +111,15 @@ pub fn end(mut machine: VirtualMachine, over: bool, run: &mut Run) -> Ending {
     match state {
         VmState::Exited(status) => Ending::Exited { status },
         _ if !over => Ending::EndedByUs,
-        VmState::Panicked(words) => {
-            run.unseen.push(Unseen {
-                what: "the rest of the run".to_owned(),
-                why: words,
-            });
-            Ending::Exited {
-                status: i32::from(exit::FAILED),
+        state => {
+            let why = why_lost(state);
+            // Otherwise the report says it.
+            if !display.announce {
+                tell_lost(&why);
             }
-        }
-        _ => {
             run.unseen.push(Unseen {
                 what: "the rest of the run".to_owned(),
-                why: "the virtual machine ended before its workload".to_owned(),
+                why,
             });
             Ending::Exited {
                 status: i32::from(exit::FAILED),

@@ -95,7 +95,7 @@ impl Watching<'_> {
         }
         if let Some(machine) = self.machine.take() {
             let over = machine.state().is_over() || matches!(outcome, Outcome::Ended(_));
-            ending = kernel::machine::end(machine, over, &mut run);
+            ending = kernel::machine::end(machine, over, &mut run, self.display);
         }
         if let (false, Outcome::Frozen, Some(pid)) = (is_ours, outcome, self.pid) {
             say_frozen(pid, false);
