@@ -90,29 +90,30 @@ pub fn accessed(
     item: &Item,
     result: Option<i64>,
     calling: &mut Option<Item>,
-) -> (Place, Vec<Bytes>) {
-    let by_kernel = |call: &Item, result: Option<i64>| {
-        let place = Place(call.entry.word);
-        let calling = Calling::new(call, place);
-        let all = result.map_or_else(Vec::new, |result| calling.accesses(result));
-        (place, all.into_iter().map(|(.., bytes)| bytes).collect())
-    };
+) -> (Place, impl Iterator<Item = Bytes> + use<>) {
+    let mut place = Place(item.entry.word);
+    let mut own = None;
+    let mut returned = None;
     let call = calling.take();
     match item.entry.kind {
         Kind::Read | Kind::Write | Kind::Update | Kind::Atomic => {
-            let bytes = bytes(item.entry.address, item.length());
-            (Place(item.entry.word), vec![bytes])
+            own = Some(bytes(item.entry.address, item.length()));
         }
         Kind::SystemCall => {
             *calling = Some(*item);
-            by_kernel(item, result)
+            returned = Some(*item).zip(result);
         }
-        Kind::SystemReturn => match call {
-            Some(call) => by_kernel(&call, result_of(&call, item)),
-            None => (Place(item.entry.word), Vec::new()),
-        },
-        _ => (Place(item.entry.word), Vec::new()),
+        Kind::SystemReturn => {
+            returned = call.and_then(|call| Some((call, result_of(&call, item)?)));
+        }
+        _ => {}
     }
+    let by_kernel = returned.map_or_else(Vec::new, |(call, result)| {
+        place = Place(call.entry.word);
+        Calling::new(&call, place).accesses(result)
+    });
+    let by_kernel = by_kernel.into_iter().map(|(.., bytes)| bytes);
+    (place, own.into_iter().chain(by_kernel))
 }
 
 /// A thread, as events call it.

@@ -206,14 +206,16 @@ pub fn resolve(
         }
         let call = &mut calling[step.thread as usize];
         let (place, all) = accessed(item, step.result, call);
-        let sides = wanted.get(&(*thread, place.0));
-        for (index, at) in sides.into_iter().flatten() {
-            let side = &mut pairs[*index].sides[*at];
-            if let Some(bytes) = all.iter().find(|bytes| bytes.overlaps(side.bytes)) {
-                if *at == 1 {
-                    places[*index] = translator.allocation(side.bytes.start.0).copied();
+        if let Some(sides) = wanted.get(&(*thread, place.0)) {
+            let all: Vec<Bytes> = all.collect();
+            for (index, at) in sides {
+                let side = &mut pairs[*index].sides[*at];
+                if let Some(bytes) = all.iter().find(|bytes| bytes.overlaps(side.bytes)) {
+                    if *at == 1 {
+                        places[*index] = translator.allocation(side.bytes.start.0).copied();
+                    }
+                    side.bytes = *bytes;
                 }
-                side.bytes = *bytes;
             }
         }
         translator.step(&step, &mut Nobody, &mut events);
