@@ -1,4 +1,5 @@
 # A workload for the virtual machine names files of the host as its loader, interpreter and libraries: nothing hangs, takes all memory, or gets into the guest that its owner may not read.
+#@ within: 300s
 # A QEMU that only keeps what the guest would get.
 mkdir -p cache/tools/qemu-system-x86/usr/bin cache/tools/busybox-static/bin
 printf '#!/bin/sh\necho sh\n' > cache/tools/busybox-static/bin/busybox

@@ -87,8 +87,6 @@ pub fn run(options: &Options) -> Result<Tally> {
         None => vec![None],
     };
     let binary = paths::redhanded(options.redhanded.as_deref())?;
-    // To learn how a target ends whose parent was killed.
-    set_child_subreaper(true).context("cannot adopt the targets")?;
     let latest = Duration::from_millis(options.within);
     let mut tally = Tally::default();
     for user in users {
@@ -101,6 +99,7 @@ pub fn run(options: &Options) -> Result<Tally> {
                 println!("{:<24} skipped: only root has perf events", place.title());
                 continue;
             }
+            let _adopts = Adopts::begin()?;
             let _load = Load::begin()?;
             let mut random = Random(options.seed);
             let mut fates = Fates::default();
@@ -250,6 +249,31 @@ impl fmt::Display for Fates {
             f,
             "{kills} kills: {died} died, {wrong} wrong, {held} still held"
         )
+    }
+}
+
+/// Adopts processes whose parent was killed, to learn how targets end.
+struct Adopts;
+
+impl Adopts {
+    fn begin() -> Result<Self> {
+        set_child_subreaper(true).context("cannot adopt the targets")?;
+        Ok(Self)
+    }
+}
+
+impl Drop for Adopts {
+    /// Waits for those that nobody waited for: they are about to end.
+    fn drop(&mut self) {
+        let _ = set_child_subreaper(false);
+        let deadline = Instant::now() + LONGEST;
+        while Instant::now() < deadline {
+            match waitpid(None, Some(WaitPidFlag::WNOHANG)) {
+                Ok(WaitStatus::StillAlive) => thread::sleep(Duration::from_millis(10)),
+                Ok(_) => {}
+                Err(_) => return,
+            }
+        }
     }
 }
 
