@@ -1,7 +1,7 @@
 # Little of anything for the commands that only look at what is there, sites, report, replay and triage: an ordinary end, or a sentence and 125.
 #@ within: 400s
 compile spin
-redhanded run --for 60s --kill --max-races 1 --log log --json report --store races.db --scenarios scenarios -- ./spin
+redhanded run --for 5s --kill --log log --json report --store races.db --scenarios scenarios -- ./spin
 expect 66
 scenario=$(find scenarios -name '*.scenario')
 [ -n "$scenario" ] || fail "no scenario was kept"

@@ -1,13 +1,14 @@
 # The tracer is killed at its work: status 125 and a sentence, for a program and for a process.
 compile spin
+# It may have died with the tracer.
+free_or_gone() { is_gone "$1" || is_free "$1"; }
 begin run --for 20s -- ./spin
 until_true grep -q ready out
 target=$(sed -n 's/^ready //p' out)
 until_true is_traced "$target"
 sleep 0.3
 kill -KILL "$(tracer_of "$target")"
-until_true is_free "$target"
-# It may have died with the tracer.
+until_true free_or_gone "$target"
 kill -TERM "$target" 2> /dev/null
 end
 expect 125

@@ -2,6 +2,7 @@
 #include "recorder.h"
 #include <sys/resource.h>
 #include <sys/syscall.h>
+#include <time.h>
 
 #define INSERT(instr) instrlist_meta_preinsert(list, where, (instr))
 #define REG(reg) opnd_create_reg(reg)
@@ -17,6 +18,9 @@ static struct {
 /* How often a lock is tried before its thread goes on without it. Its holder may have been stopped
  * for good; then an order that is not known is better than a program that hangs. */
 #define PATIENCE 20000
+/* Between the last of them it sleeps, for a tenth of a second in all: whoever displaced a holder
+ * that was not stopped has given way by then. */
+#define SLEEPS 1000
 
 /* What is given back in place of a lock that was not taken. */
 static volatile uint32_t no_lock;
@@ -30,6 +34,13 @@ yield_processor(void)
     system_call(SYS_sched_yield, 0, 0, 0, 0);
 }
 
+static NO_VECTORS void
+sleep_shortly(void)
+{
+    struct timespec time = { 0, 100 * 1000 };
+    system_call(SYS_nanosleep, (uint64_t)&time, 0, 0, 0);
+}
+
 static NO_VECTORS bool
 take_lock(struct thread *thread, uint64_t address)
 {
@@ -39,7 +50,9 @@ take_lock(struct thread *thread, uint64_t address)
             thread->slots[LOCK] = (uint64_t)&no_lock;
             return false;
         }
-        if (tries % 16 != 0)
+        if (tries > PATIENCE - SLEEPS)
+            sleep_shortly();
+        else if (tries % 16 != 0)
             __builtin_ia32_pause();
         else
             yield_processor();

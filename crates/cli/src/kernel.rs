@@ -164,7 +164,7 @@ pub fn subject(options: VmOptions, files: KernelFiles) -> Result<KernelSubject, 
 /// The files of a kernel: of a vmlinuz an ELF file with symbols is made first.
 pub fn files(kernel: &Path, modules: &[PathBuf], cache: &Path) -> Result<KernelFiles, Failure> {
     let prepared = prepare(kernel, &cache.join("unpacked"), &mut |_| {});
-    let kernel = prepared.map_err(|error| {
+    let elf = prepared.map_err(|error| {
         // Of a file that cannot even be read it says which.
         TargetError::Unsupported(match error {
             KernelFileError::File { .. } => error.to_string(),
@@ -179,11 +179,12 @@ pub fn files(kernel: &Path, modules: &[PathBuf], cache: &Path) -> Result<KernelF
             )));
         }
     }
-    Ok(KernelFiles {
-        kernel,
-        modules: modules.to_vec(),
-        cache: cache.to_owned(),
-    })
+    Ok(KernelFiles::new(
+        elf,
+        kernel.to_owned(),
+        modules.to_vec(),
+        cache.to_owned(),
+    ))
 }
 
 /// Options that every observation of a kernel has.

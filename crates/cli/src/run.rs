@@ -209,7 +209,7 @@ impl Watch {
         } else if self.quiet && report.run.samples == 0 && !self.select.globs().is_empty() {
             // Whoever asked for this code takes silence for an answer about it.
             screen::say(&format!(
-                "redhanded: nothing was sampled: no code that matches {} was run",
+                "redhanded: nothing was sampled: no code that matches {} ran while it was armed",
                 self.select.globs()
             ));
         }

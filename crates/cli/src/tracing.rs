@@ -368,10 +368,12 @@ impl Tracing<'_> {
         }
         let rights = match &self.observation.subject {
             Subject::Kernel(_) if self.reader.is_some() => None,
-            Subject::Kernel(_) => rights_over(modules.iter().filter_map(|module| {
-                let image = module.image.as_deref()?;
-                Some(image.path())
-            })),
+            Subject::Kernel(kernel) => {
+                let given = kernel.files.origins();
+                let images = modules.iter().filter_map(|module| module.image.as_deref());
+                let images = images.map(|image| image.path());
+                rights_over(given.iter().map(|path| &**path).chain(images))
+            }
             Subject::Program(_) | Subject::Process(_) => Some(Rights::of(task.0.cast_signed())),
         };
         if let Some(rights) = rights

@@ -10,11 +10,16 @@ use redhanded_target::Module;
 use std::sync::Arc;
 
 /// What makes these accesses to `what` the race that they are.
-pub fn fingerprint(accesses: &[AccessReport], what: &What, modules: &[Arc<Module>]) -> Fingerprint {
+pub fn fingerprint(
+    accesses: &[AccessReport],
+    what: &What,
+    unmapped: bool,
+    modules: &[Arc<Module>],
+) -> Fingerprint {
     let places = accesses
         .iter()
         .filter_map(|access| access.place(|frame| Some(nameless(frame, modules))));
-    Fingerprint::of_sides(places.collect(), &touched(what))
+    Fingerprint::of_sides(places.collect(), &touched(what), unmapped)
 }
 
 /// What is raced on, without addresses. What is behind a pointer is known by its member, if

@@ -248,7 +248,7 @@ impl Folder {
     /// The race that a collision of unknown origin is another instance of: one whose access
     /// at this site is known to meet another. One bug is one entry.
     fn other_half(&self, race: &Race) -> Option<usize> {
-        if !race.unknown_origin() {
+        if !race.unknown_origin() || race.is_unmapped() {
             return None;
         }
         let (code, what) = (code(race.accesses.first()?), touched(&race.what));
@@ -425,7 +425,8 @@ fn describe(collision: &Collision, modules: &[Arc<Module>]) -> Race {
             stack: naming::frames(stack, modules),
         });
     }
-    if rule == Rule::FreedWhileItStood {
+    let is_freed = rule == Rule::FreedWhileItStood;
+    if is_freed {
         name_by_caller_of_free(&mut accesses);
     }
     let special = evidence.bytes.iter().find_map(|known| match &known.fact {
@@ -433,7 +434,7 @@ fn describe(collision: &Collision, modules: &[Arc<Module>]) -> Race {
         _ => None,
     });
     Race {
-        fingerprint: fingerprint(&accesses, &what, modules),
+        fingerprint: fingerprint(&accesses, &what, is_freed && other.is_none(), modules),
         class,
         rule: Some(rule),
         what,

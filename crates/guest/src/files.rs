@@ -4,19 +4,51 @@ use redhanded_image::kernel_file::unpack;
 use redhanded_sys::FileMap;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// The files of a kernel.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct KernelFiles {
     /// An ELF file with symbols: a vmlinux, or what was made from a vmlinuz.
-    pub kernel: PathBuf,
+    pub(crate) kernel: PathBuf,
     /// Files of modules (`.ko`), and folders to search for them.
-    pub modules: Vec<PathBuf>,
+    modules: Vec<PathBuf>,
     /// A folder for files that are made from them.
-    pub cache: PathBuf,
+    cache: PathBuf,
+    /// What was used so far. What is made of it is ours, and does not tell whose it was.
+    origins: Arc<Mutex<Vec<PathBuf>>>,
 }
 
 impl KernelFiles {
+    /// Those of `kernel`, which is `given` or was made from it, and of modules in `modules`.
+    /// Files that are made from these go to `cache`.
+    #[must_use]
+    pub fn new(kernel: PathBuf, given: PathBuf, modules: Vec<PathBuf>, cache: PathBuf) -> Self {
+        Self {
+            kernel,
+            modules,
+            cache,
+            origins: Arc::new(Mutex::new(vec![given])),
+        }
+    }
+
+    /// The files that were given, as far as they were used.
+    #[must_use]
+    pub fn origins(&self) -> Vec<PathBuf> {
+        let origins = self.origins.lock();
+        origins.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn find(&self, is: &dyn Fn(&Path) -> bool) -> Option<PathBuf> {
+        let found = self.modules.iter().find_map(|place| find(place, is))?;
+        let origins = self.origins.lock();
+        let mut origins = origins.unwrap_or_else(PoisonError::into_inner);
+        if !origins.contains(&found) {
+            origins.push(found.clone());
+        }
+        Some(found)
+    }
+
     /// The folder for modules linked to their addresses in this run's guest. Removes
     /// the folders of runs that are over.
     pub(crate) fn linked(&self) -> PathBuf {
@@ -33,7 +65,7 @@ impl KernelFiles {
     /// The file of a module.
     pub(crate) fn find_module(&self, name: &str) -> Option<PathBuf> {
         let is = |path: &Path| module_of(path).is_some_and(|(of, debug)| of == name && !debug);
-        self.modules.iter().find_map(|place| find(place, &is))
+        self.find(&is)
     }
 
     /// The separate debug information of a module.
@@ -44,8 +76,7 @@ impl KernelFiles {
             let of = module_of(path);
             of.is_some_and(|(of, debug)| of == name && (debug || elsewhere(path)))
         };
-        let found = self.modules.iter().find_map(|place| find(place, &is))?;
-        let file = FileMap::open(&found).ok()?;
+        let file = FileMap::open(&self.find(&is)?).ok()?;
         Some(unpack(&file).ok()?.into_owned())
     }
 }
@@ -83,6 +114,21 @@ fn find(place: &Path, is: &dyn Fn(&Path) -> bool) -> Option<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_was_found_is_remembered_by_all_copies() {
+        let place = tempfile::tempdir().unwrap();
+        let module = place.path().join("toy.ko");
+        fs::write(&module, "").unwrap();
+        let [kernel, given] = ["unpacked", "vmlinuz"].map(PathBuf::from);
+        let modules = vec![place.path().to_owned()];
+        let files = KernelFiles::new(kernel, given.clone(), modules, PathBuf::new());
+        let copy = files.clone();
+        assert_eq!(files.origins(), [given.clone()]);
+        assert_eq!(copy.find_module("toy"), Some(module.clone()));
+        assert_eq!(copy.find_module("toy"), Some(module.clone()));
+        assert_eq!(files.origins(), [given, module]);
+    }
 
     #[test]
     fn files_of_modules_have_their_names() {

@@ -1,5 +1,6 @@
 //! Fingerprints: what makes two collisions the same race.
 
+use crate::allocator;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -12,6 +13,10 @@ pub struct Fingerprint(pub String);
 /// The place of an access that nobody saw.
 pub const UNKNOWN_ORIGIN: &str = "unknown origin";
 
+/// The place of whoever unmapped the bytes, which nobody is caught at. It is one of its own: a
+/// collision of unknown origin may be one with an access that is known, but this is none.
+const UNMAPPED: &str = "unmapped";
+
 /// No variable is called so.
 const BEHIND_A_POINTER: &str = "pointee ";
 
@@ -23,11 +28,13 @@ impl Fingerprint {
         Self(format!("{} @ {what}", places.join(" | ")))
     }
 
-    /// The same of a collision, whose other place is unknown if only one access is known.
+    /// The same of a collision, whose other place is unknown if only one access is known, unless
+    /// the bytes were unmapped.
     #[must_use]
-    pub fn of_sides(mut places: Vec<String>, what: &str) -> Self {
+    pub fn of_sides(mut places: Vec<String>, what: &str, unmapped: bool) -> Self {
         if places.len() < 2 {
-            places.push(UNKNOWN_ORIGIN.to_owned());
+            let other = if unmapped { UNMAPPED } else { UNKNOWN_ORIGIN };
+            places.push(other.to_owned());
         }
         Self::new(places, what)
     }
@@ -39,7 +46,10 @@ impl Fingerprint {
             return Vec::new();
         };
         let places: Vec<&str> = places.split(" | ").collect();
-        if places.len() != 2 || places.contains(&UNKNOWN_ORIGIN) {
+        let is_half = [UNKNOWN_ORIGIN, UNMAPPED]
+            .iter()
+            .any(|of| places.contains(of));
+        if places.len() != 2 || is_half {
             return Vec::new();
         }
         let half =
@@ -57,9 +67,14 @@ impl Fingerprint {
     #[must_use]
     pub fn between(&self, places: Vec<String>) -> Self {
         match self.0.rsplit_once(" @ ") {
-            Some((_, what)) => Self::of_sides(places, what),
+            Some((_, what)) => Self::of_sides(places, what, self.is_unmapped()),
             None => self.clone(),
         }
+    }
+
+    /// Whether its other place is where the bytes were unmapped.
+    fn is_unmapped(&self) -> bool {
+        self.places().split(" | ").any(|place| place == UNMAPPED)
     }
 
     /// What a race on a member behind a pointer is on.
@@ -131,9 +146,11 @@ impl Fingerprint {
 /// The program's function of a code place, without how it got to the bytes: of
 /// `memcpy from app!fill` as of `read(2) from fill` it is `fill`.
 fn function(place: &str) -> &str {
-    let caller = place
-        .rsplit_once(" from ")
-        .map_or(place, |(_, caller)| caller);
+    let (how, caller) = place.rsplit_once(" from ").unwrap_or(("", place));
+    // Callers of these are told without their module, and may be called `operator!=`.
+    if how.ends_with("(2)") || allocator(how).is_some() {
+        return caller;
+    }
     caller
         .split_once('!')
         .map_or(caller, |(_, function)| function)
@@ -169,6 +186,10 @@ mod tests {
         let half = |place| of(&[place, UNKNOWN_ORIGIN], "x");
         assert_eq!(whole.halves(), [half("f"), half("g")]);
         assert!(half("f").halves().is_empty());
+        let unmapped = Fingerprint::of_sides(vec!["f".to_owned()], "x", true);
+        assert!(unmapped.halves().is_empty() && !whole.halves().contains(&unmapped));
+        let elsewhere = unmapped.between(vec!["g".to_owned()]);
+        assert_eq!(elsewhere, of(&["g", UNMAPPED], "x"));
         assert!(Fingerprint("f".to_owned()).halves().is_empty());
     }
 
@@ -186,6 +207,11 @@ mod tests {
         let copied = of(&["memcpy from app!f", "app!g"], "heap").problem(None);
         let read = of(&["read(2) from f", "app!g"], "heap").problem(None);
         assert_eq!([&copied, &read], [&finish; 2]);
+        let freed = |by| of(&[by, "app!f"], "heap").problem(None);
+        assert_ne!(
+            freed("free from A::operator!=(A)"),
+            freed("free from B::operator!=(B)")
+        );
     }
 
     #[test]

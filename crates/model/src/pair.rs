@@ -127,7 +127,12 @@ impl Pair {
     /// Whether the other one is an access of this pair that was seen without its partner.
     fn has_half(&self, other: &Self) -> bool {
         let half = other.told();
-        half.len() == 1 && self.told().contains(&half[0])
+        half.len() == 1 && self.is_freed() == other.is_freed() && self.told().contains(&half[0])
+    }
+
+    /// Whether the bytes went away while the access stood, which no other access does.
+    fn is_freed(&self) -> bool {
+        self.rule == Some(Rule::FreedWhileItStood)
     }
 
     fn told(&self) -> Vec<Told<'_>> {

@@ -93,6 +93,9 @@ const CERTAIN: [i64; 23] = [
     0, 1, 4, 5, 6, 7, 16, 17, 18, 22, 44, 45, 53, 63, 97, 98, 99, 228, 232, 262, 293, 302, 318,
 ];
 
+const RECVFROM: i64 = 45;
+const MSG_TRUNC: u64 = 0x20;
+
 /// What a system call that returned `result` has certainly accessed, as far as its arguments say
 /// it without the memory that they point to.
 #[must_use]
@@ -107,6 +110,10 @@ pub fn certain(
     let Ok(transferred) = u64::try_from(result) else {
         return Vec::new();
     };
+    // Bytes of a stream are counted and thrown away.
+    if number == RECVFROM && arguments[3] & MSG_TRUNC != 0 {
+        return Vec::new();
+    }
     let mut call = Call {
         arguments,
         result: Some(result),
@@ -320,6 +327,8 @@ mod tests {
         // As much as was sent, and nothing if it failed.
         assert_eq!(certain(write, [1, 0x1000, 64], 16), [(Read, 0x1000, 16)]);
         assert_eq!(certain(write, [1, 0x1000, 64], -11), []);
+        let received = |flags| super::certain(45, [3, 0x1000, 64, flags, 0, 0], 64).len();
+        assert_eq!([received(0), received(MSG_TRUNC)], [1, 0]);
         // Texts and vectors are in memory.
         assert_eq!(certain(2, [0x1000, 0, 0], 3), []);
         assert_eq!(certain(20, [1, 0x1000, 2], 8), []);

@@ -25,8 +25,8 @@ pub struct Keeper {
 }
 
 impl Keeper {
-    /// Starts it, with this priority for its workers. This process must not have a second
-    /// thread yet.
+    /// Starts it; below zero `nice` is for one whose next worker threads stand and wait for. Its
+    /// workers have ordinary priority. This process must not have a second thread yet.
     pub fn start(nice: i32) -> io::Result<Self> {
         let (stream, theirs) = UnixStream::pair()?;
         if let Some(pid) = sys::fork()? {
@@ -35,7 +35,9 @@ impl Keeper {
         }
         // Ctrl-Z stops whoever may wait; the tracer goes on and asks.
         sys::ignore_terminal_stops();
-        sys::raise_priority(nice);
+        if nice < 0 {
+            sys::raise_priority(nice);
+        }
         let kept = keep(theirs);
         std::process::exit(i32::from(kept.is_err()))
     }

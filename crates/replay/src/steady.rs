@@ -42,8 +42,9 @@ impl Worker {
             if is_steady && (doubted.is_some() || !may_prove(&judgement)) {
                 return Ok((judgement, memory.kept));
             }
-            let failure = if Instant::now() + begun.elapsed() > deadline {
-                // A worker that is asked all the same would be taken for one that hangs.
+            let failure = if Instant::now() + 2 * begun.elapsed() > deadline {
+                // A worker that is asked all the same would be taken for one that hangs, and the
+                // next look may take longer on a busy machine.
                 Some(Failure::NoTime)
             } else if !is_steady && tries == RETRIES {
                 let race = scene.race.first().map_or(0, |race| race.0);

@@ -492,15 +492,16 @@ fn marks_and_hints() {
 
 #[test]
 fn annotations_decide_what_code_cannot_tell() {
-    let of = |text: &str, race: &Race| {
+    let verdict = |text: &str, race: &Race| {
         let annotations = Annotations::parse(text, Path::new("notes")).expect("annotations");
         let mut report = Report {
             races: vec![race.clone()],
             ..Report::default()
         };
         judge(&mut report, &annotations);
-        report.races[0].verdict.clone().expect("a verdict").call
+        report.races[0].verdict.clone().expect("a verdict")
     };
+    let of = |text: &str, race: &Race| verdict(text, race).call;
     let stamp = race("last_used", &["read", "write"]);
     let about = |condition: &str, says: &str| format!("[[annotation]]\n{condition}\n{says}");
     let benign = "benign = \"a time stamp\"";
@@ -520,7 +521,7 @@ fn annotations_decide_what_code_cannot_tell() {
     assert_eq!(of(&about(both, benign), &stamp), Call::Undecided);
     let protected = about("variable = \"last_used\"", "protected-by = \"cache_lock\"");
     assert_eq!(of(&protected, &stamp), Call::LikelyHarmful);
-    // Nothing met where an analysis only suspects: that lock explains why.
+    // Nothing met where only the lockset analysis suspects: that lock may explain why.
     let standing = |standing| {
         let mut race = stamp.clone();
         race.analysed = Some(Analysed {
@@ -530,8 +531,14 @@ fn annotations_decide_what_code_cannot_tell() {
         race
     };
     let suspect = standing(RaceStanding::Suspect);
-    assert_eq!(of(&protected, &suspect), Call::LikelyBenign);
-    assert_eq!(of("", &suspect), Call::Undecided);
+    assert_eq!(of(&protected, &suspect), Call::Undecided);
+    let rules = verdict(&protected, &suspect).rules;
+    assert!(rules.iter().any(|it| it.hint && it.leans == Leans::Benign));
+    // Happens-before suspects for reasons that no lock explains.
+    let mut unsure = suspect.clone();
+    let by = vec![Analysis::HappensBefore, Analysis::Lockset];
+    unsure.analysed.as_mut().unwrap().by = by;
+    assert!(verdict(&protected, &unsure).rules.is_empty());
     // It may have been forgotten there.
     let mut pointer = suspect;
     pointer.usage[0].uses = vec![Use::Address];

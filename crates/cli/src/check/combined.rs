@@ -9,8 +9,8 @@ use std::mem::discriminant;
 /// told once, as caught.
 pub fn combine(report: &mut Report, hunted: Report) {
     let mut all = Vec::new();
-    let of_two_sides = |race: &Race| !race.unknown_origin();
-    for mut caught in hunted.races.into_iter().filter(of_two_sides) {
+    let is_certain = |race: &Race| !race.unknown_origin() || race.is_unmapped();
+    for mut caught in hunted.races.into_iter().filter(is_certain) {
         let mut by = Vec::new();
         let mut is_told = false;
         report.races.retain_mut(|found| {

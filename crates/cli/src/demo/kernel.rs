@@ -184,11 +184,8 @@ fn prepare() -> Result<KernelSubject, Failure> {
         &place.join("source/demo"),
         &place.join(&provision.release),
     )?;
-    let files = KernelFiles {
-        kernel: provision.vmlinux.clone().unwrap_or_default(),
-        modules: vec![module.clone()],
-        cache,
-    };
+    let vmlinux = provision.vmlinux.clone().unwrap_or_default();
+    let files = KernelFiles::new(vmlinux.clone(), vmlinux, vec![module.clone()], cache);
     let workload = ["sleep", "1000"].map(Into::into).to_vec();
     let options = VmOptions {
         added: vec![Added::module(&module)],

@@ -232,7 +232,9 @@ fn globs_whose_code_never_runs() {
     let outcome = place.run("run --quiet --function idle -- ./end 3".split(' '));
     assert_eq!(outcome.status, 3, "{outcome:#?}");
     assert!(
-        outcome.says("nothing was sampled: no code that matches --function 'idle' was run"),
+        outcome.says(
+            "nothing was sampled: no code that matches --function 'idle' ran while it was armed"
+        ),
         "{outcome:#?}"
     );
 }

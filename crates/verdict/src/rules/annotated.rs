@@ -5,14 +5,14 @@
 //! them this rule is the only one. It is wrong if the user is.
 //!
 //! A lock that is said to protect the bytes leans to harm where two accesses met, and where
-//! nothing in a recording orders them, because a lock is made of something that would. An analysis
-//! that only suspects a pair does so because it saw no lock that it knows. The named one explains
-//! that, so it leans to no harm; where it was forgotten, that is wrong.
+//! nothing in a recording orders them, because a lock is made of something that would. If the
+//! lockset analysis alone suspects a pair, a lock that it does not know explains why: a hint, since
+//! the lock may have been forgotten there. A pair that is suspected for another reason stays as it is.
 
 use super::{benign, harmful};
 use crate::annotations::Says;
 use crate::subject::Subject;
-use redhanded_model::{ANNOTATED_BENIGN, ANNOTATED_PROTECTED, Leaning, RaceStanding};
+use redhanded_model::{ANNOTATED_BENIGN, ANNOTATED_PROTECTED, Leaning, Leans, RaceStanding};
 
 pub const NAME: &str = ANNOTATED_BENIGN;
 
@@ -39,9 +39,11 @@ fn protected(subject: &Subject<'_>, lock: &str) -> Option<Leaning> {
             ANNOTATED_PROTECTED,
             said("and yet nothing in the recording orders the two accesses"),
         ),
-        Some(RaceStanding::Suspect) => benign(
+        Some(RaceStanding::Suspect) if subject.race.is_by_locks_alone() => Some(Leaning::hint(
             ANNOTATED_PROTECTED,
-            said("which the analysis does not know, and no two accesses were seen to meet"),
-        ),
+            Leans::Benign,
+            said("which the analysis may not know, and no two accesses were seen to meet"),
+        )),
+        Some(RaceStanding::Suspect) => None,
     }
 }

@@ -162,7 +162,6 @@ impl Wanted<'_> {
         is_it && (exact || !calls)
     }
 
-    /// Whether the instruction may make this access.
     /// Whether a candidate may be the access, as far as its kind and size tell.
     pub(in crate::debug) fn is_possible(
         &self,
