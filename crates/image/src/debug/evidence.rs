@@ -333,7 +333,16 @@ impl<'t, 'd> Text<'t, 'd> {
         let function = file
             .function(self.place.line, self.place.column)
             .ok_or(Doubt::NoExpression)?;
-        self.unchanged(&file, &function)?;
+        if let Err(doubt) = self.unchanged(&file, &function) {
+            // Not all of a library's headers can be parsed; where the function still has its
+            // name, that is why it seems to be elsewhere.
+            let parsed_otherwise = self.is_declared_there(&file)
+                && self.is_plain_library(&Doubt::NoExpression, &file, &function);
+            return match parsed_otherwise {
+                true => Ok(marked(Marking::Plain)),
+                false => Err(doubt),
+            };
+        }
         // What is at the line of a directive was made by the compiler: copies of variables, and
         // reductions, which it combines atomically. Only `omp atomic` has no accesses of its own.
         let directive = file.directive(self.place.line);
@@ -459,6 +468,21 @@ impl<'t, 'd> Text<'t, 'd> {
                 };
                 foreign || has_word(self.program.spelled(&kind))
             })
+    }
+
+    /// Whether the line on which the function was declared still has its name.
+    fn is_declared_there(&self, file: &SourceFile) -> bool {
+        let function = self.place.function.map(|at| Die::new(self.unit, at));
+        function.is_some_and(|die| {
+            let declared = self.program.declared(die);
+            let name = self.program.name(die);
+            declared.zip(name).is_some_and(|((path, line), name)| {
+                path == Path::new(&self.place.file)
+                    && file
+                        .line(line)
+                        .is_some_and(|text| has_word(text, bare_name(&name)))
+            })
+        })
     }
 
     /// Whether the function is still where it was compiled.
