@@ -22,6 +22,7 @@ expect 66 0
 redhanded report log
 expect 66 0
 compile spin -DLINE='"\033[31mevil\033]0;t\007.c"'
-redhanded run --for 60s --kill --max-races 1 --json report -- ./spin
-expect 66
+redhanded run --for 5s --kill --json report -- ./spin
+expect 0 66
+grep -q '"shared"' report || fail "nothing was caught"
 ! grep -q "$escape" report || fail "the report's document has a raw escape sequence"

@@ -20,18 +20,18 @@ quotes_nothing() {
 }
 # All root's: what it may quote is root's own affair, and this is what the others would show.
 spin > ours
-redhanded analyze ours
+redhanded analyze --verbose ours
 grep -q swordfish out || fail "the race has no source even where root owns all"
 chown -R "$ORDINARY" home
-redhanded analyze --json report ours
+redhanded analyze --verbose --json report ours
 quotes_nothing "root's recording of a user's program"
-redhanded analyze ours
+redhanded analyze --verbose ours
 ! grep -q swordfish out || fail "root's recording of a user's program"
 spin > home/theirs
 chown "$ORDINARY" home/theirs
-redhanded analyze --json report home/theirs
+redhanded analyze --verbose --json report home/theirs
 quotes_nothing "a user's recording"
-redhanded analyze home/theirs
+redhanded analyze --verbose home/theirs
 ! grep -q swordfish out || fail "a user's recording"
 # Exchanged for root's while it is read.
 spin 40 > large
@@ -39,7 +39,7 @@ for _ in 1 2 3; do
     cp large home/theirs
     chown "$ORDINARY" home/theirs
     (sleep 0.05; ln -sf "$PWD/ours" home/other; mv -T home/other home/theirs) &
-    redhanded analyze home/theirs
+    redhanded analyze --verbose home/theirs
     wait $!
     ! grep -q swordfish out || fail "a recording that was exchanged"
     rm -f home/theirs

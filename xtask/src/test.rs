@@ -80,13 +80,6 @@ pub fn run(options: &Options) -> Result<bool> {
     steps.run("kernel corpus, on a second kernel", || {
         kernel_corpus::run(&kernel_corpus::Options::on_second_kernel())
     });
-    // Of the reports that these two have left.
-    steps.run("verdicts on kernel modules", || {
-        kernel_corpus::verdicts(&kernel_corpus::Options::short())
-    });
-    steps.run("verdicts on kernel modules, on the second kernel", || {
-        kernel_corpus::verdicts(&kernel_corpus::Options::on_second_kernel())
-    });
     steps.run("kernel benchmark, short run", short_kernel_benchmark);
     steps.run("demo", demo);
     steps.run("Debian package", || deb::run(&deb::Options::default()));

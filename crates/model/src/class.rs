@@ -229,11 +229,16 @@ impl SideEvidence {
     }
 
     /// Whether the program has debug information, and its source may as well show an atomic
-    /// load and an atomic store: whatever the reason is why it does not tell.
+    /// load and an atomic store: whatever the reason is why it does not tell. Only a function that
+    /// seems to be elsewhere is as good as none: mostly that is a text which is not understood, and
+    /// lambdas and templates would hide their lost updates.
     fn may_be_marked(&self) -> bool {
         self.source().is_some_and(|source| match &source.marking {
             Marking::Atomic { .. } | Marking::Volatile { .. } | Marking::Plain => false,
-            Marking::Unknown { why } => !matches!(why, Doubt::NoDebugInformation | Doubt::Go),
+            Marking::Unknown { why } => !matches!(
+                why,
+                Doubt::NoDebugInformation | Doubt::Displaced | Doubt::Go
+            ),
         })
     }
 

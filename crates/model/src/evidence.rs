@@ -81,6 +81,9 @@ pub enum Doubt {
     NoSource,
     /// The source is not the one that was compiled.
     SourceChanged,
+    /// The function is not where the debug information has it: the source was edited on the
+    /// way, or it is not understood.
+    Displaced,
     /// This name is not known: perhaps a macro.
     UnknownName(String),
     /// The debug information is in another file, which is not read.

@@ -294,8 +294,8 @@ pub fn combine(rules: Vec<Leaning>, replay: Option<ReplayTally>, instances: u64)
     let says = |name: &str| told(name, false);
     let is_number = |hint| told(STATISTICS_COUNTER, hint) || told(GAUGE, hint);
     // Comparing a gauge with a threshold hardly ever makes a difference to a replay, but acting
-    // on it may: no other hint helps it then.
-    let hinted = hints(Leans::Benign) > 0 && !told(GAUGE, true);
+    // on it may: no other hint helps it then. Nor does one hint decide against another.
+    let hinted = hints(Leans::Benign) > 0 && hints(Leans::Harmful) == 0 && !told(GAUGE, true);
     let none = ReplayTally::default();
     let tally = replay.as_ref().unwrap_or(&none);
     let declared = says(ANNOTATED_BENIGN);

@@ -107,6 +107,9 @@ fn doubt(why: &Doubt) -> String {
         Doubt::NoLine => "the code has no line".to_owned(),
         Doubt::NoSource => "it is not at hand".to_owned(),
         Doubt::SourceChanged => "it is not what was compiled".to_owned(),
+        Doubt::Displaced => {
+            "the function is not where it was compiled, or not understood".to_owned()
+        }
         Doubt::UnknownName(name) => format!("{name} is not known"),
         Doubt::Split => "its debug information is in another file, which is not read".to_owned(),
         Doubt::InlineAssembly => "inline assembly".to_owned(),

@@ -144,8 +144,9 @@ fn only_sources_that_the_user_of_the_process_may_read_are_quoted() {
     let server = Server { place, running };
     for (mode, quoted) in [(0o644, true), (0o600, false)] {
         fs::set_permissions(&secret, Permissions::from_mode(mode)).unwrap();
-        let (status, told) = server.attach("--max-races 1 --for 2m --show benign --log log");
-        assert_eq!(status, 66, "{told}");
+        // The text is another's, so what is caught is only possibly atomic.
+        let (status, told) = server.attach("--max-windows 200 --for 2m --show benign --log log");
+        assert_eq!(status, 0, "{told}");
         assert!(told.contains("secret.c:"), "{told}");
         assert_eq!(told.contains("password"), quoted, "{mode:o}: {told}");
         let log = server.place.path("log");

@@ -168,10 +168,10 @@ fn a_program_that_gives_up_its_rights_is_read_for_without_them() {
     place.build("racy", "racy", &[&named]);
     let dropped = "setpriv --reuid 65534 --regid 65534 --clear-groups ./racy";
     for (program, quoted) in [("./racy", true), (dropped, false)] {
-        // A race that is called benign, for which it may take two instances, quotes nothing.
-        let line = format!("run --max-races 1 --kill --for 2m --show benign -- {program}");
+        // The text is another's, so what is caught is only possibly atomic. What is called benign
+        // quotes nothing otherwise.
+        let line = format!("run --max-windows 200 --kill --for 2m --show benign -- {program}");
         let outcome = place.run(line.split(' '));
-        assert_eq!(outcome.status, 66, "{outcome:#?}");
         assert!(outcome.stderr.contains("secret.c:"), "{outcome:#?}");
         let told = outcome.stderr.contains("password");
         assert_eq!(told, quoted, "{program}: {outcome:#?}");

@@ -506,13 +506,13 @@ impl<'t, 'd> Text<'t, 'd> {
             None => name == "operator()",
         };
         if !same_name {
-            return Err(Doubt::SourceChanged);
+            return Err(Doubt::Displaced);
         }
         if let Some((declared_in, line)) = self.program.declared(die)
             && declared_in == Path::new(&self.place.file)
             && !function.head.contains(&line)
         {
-            return Err(Doubt::SourceChanged);
+            return Err(Doubt::Displaced);
         }
         // A variable that is declared elsewhere now.
         let locals = self.facts.locals(self.program, self.unit, Some(die));
@@ -526,7 +526,7 @@ impl<'t, 'd> Text<'t, 'd> {
                     && !file.line(line).is_some_and(|text| has_word(text, name))
                     && has_word(body, name);
                 if moved {
-                    return Err(Doubt::SourceChanged);
+                    return Err(Doubt::Displaced);
                 }
             }
         }
