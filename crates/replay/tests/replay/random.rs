@@ -196,8 +196,12 @@ fn is_changed_by_stepping(code: &[u8]) -> bool {
             0x66 | 0x40..=0x4f | 0x26 | 0x2e | 0x36 | 0x3e | 0x64 | 0x65
         )
     };
-    let opcode = code.iter().find(|b| !is_prefix(b));
-    matches!(opcode, Some(0xf2 | 0xf3 | 0x9c))
+    let mut opcode = code.iter().filter(|b| !is_prefix(b));
+    match opcode.next() {
+        // Before 0x0f it is a part of the opcode.
+        Some(0xf2 | 0xf3) => opcode.next() != Some(&0x0f),
+        first => first == Some(&0x9c),
+    }
 }
 
 fn difference(ours: &State, real: &State) -> String {
