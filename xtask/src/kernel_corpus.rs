@@ -24,7 +24,7 @@ use crate::corpus::matcher;
 use crate::redhanded::Redhanded;
 use crate::results::{self, Tally};
 use crate::trial::{Demands, State, Trial, TrialResult};
-use crate::{command, paths, verdicts};
+use crate::{command, paths};
 use case::ModuleCase;
 use guest::Guest;
 use module::Module;
@@ -122,12 +122,6 @@ fn reports(provision: &Provision) -> PathBuf {
     paths::target()
         .join("corpus/reports/kernel")
         .join(&provision.release)
-}
-
-/// Judges the verdicts in the reports that these trials have left behind.
-pub fn verdicts(options: &Options) -> Result<Tally> {
-    let provision = provide_packages(options.archive())?;
-    verdicts::run(&verdicts::Options::of_modules(reports(&provision)))
 }
 
 /// Runs the corpus and prints the results; returns how many cases passed.

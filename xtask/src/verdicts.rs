@@ -77,14 +77,6 @@ impl Options {
             time: 2000,
         }
     }
-
-    /// The modules that the kernel corpus has just tried.
-    pub fn of_modules(reports: PathBuf) -> Self {
-        Self {
-            kernel_reports: Some(reports),
-            ..Self::short()
-        }
-    }
 }
 
 /// Runs the set and prints the tables; a harmful race that is called benign has failed.
