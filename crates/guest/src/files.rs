@@ -124,7 +124,7 @@ mod tests {
         let modules = vec![place.path().to_owned()];
         let files = KernelFiles::new(kernel, given.clone(), modules, PathBuf::new());
         let copy = files.clone();
-        assert_eq!(files.origins(), [given.clone()]);
+        assert_eq!(files.origins(), std::slice::from_ref(&given));
         assert_eq!(copy.find_module("toy"), Some(module.clone()));
         assert_eq!(copy.find_module("toy"), Some(module.clone()));
         assert_eq!(files.origins(), [given, module]);
