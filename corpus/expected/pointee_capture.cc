@@ -17,7 +17,7 @@ KEEP void run(Step step)
 int main()
 {
     long total = 0;
-    auto bump = [&total](long by) { total += by; };
+    auto bump = [&total](long by) KEEP { total += by; };
     std::thread first([&] { run(bump); });
     std::thread second([&] { run(bump); });
     first.join();
