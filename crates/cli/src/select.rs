@@ -95,6 +95,11 @@ impl Selecting {
         self.nothing_left = "has no code that is suspected";
     }
 
+    /// The options whose globs matched nothing that was loaded so far.
+    pub fn unmatched(&self) -> Vec<String> {
+        self.selection.unmatched()
+    }
+
     /// A store of images, whose sites are selected so. What the source says is asked of the
     /// namer.
     pub fn images(&self, namer: &Arc<Mutex<Asker>>) -> Arc<Images> {

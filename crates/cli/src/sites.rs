@@ -52,6 +52,11 @@ pub fn sites(arguments: &Sites) -> Result<ExitCode, Failure> {
         Terminal::new(screen::style_of_stdout()).sites(&mut text, &report, arguments.all)?;
     }
     screen::print(&text)?;
+    for option in selection.unmatched() {
+        screen::say(&format!(
+            "redhanded: {option} matches no code of the file that can be sampled"
+        ));
+    }
     Ok(ExitCode::SUCCESS)
 }
 

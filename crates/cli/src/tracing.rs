@@ -80,6 +80,10 @@ pub fn trace(
     tracer.wait_for_threads(threads + 1 + usize::from(listens));
     let record = match tracing.repeat() {
         Ok((outcome, ending)) => {
+            for option in observation.selecting.unmatched() {
+                let why = "matches no code that was loaded and can be sampled";
+                tracing.unseen.insert(option, why.to_owned());
+            }
             let unseen = std::mem::take(&mut tracing.unseen).into_iter();
             Record::Finished(Box::new(Finished {
                 counts: tracing.counts_with(None),

@@ -10,6 +10,7 @@ use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 use redhanded_model::{Candidate, Excluded, Exclusions, Sighting, Site, Spot, Svma};
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use thiserror::Error;
 
 use runtime::is_go_runtime;
@@ -38,23 +39,19 @@ pub enum SelectionError {
 /// A list of globs, some of which exclude.
 #[derive(Debug, Clone)]
 struct Globs {
-    include: GlobSet,
-    exclude: GlobSet,
+    include: Listed,
+    exclude: Listed,
 }
 
 impl Globs {
     fn new(texts: &[String]) -> Result<Self, SelectionError> {
-        let mut include = GlobSetBuilder::new();
-        let mut exclude = GlobSetBuilder::new();
-        for text in texts {
-            match text.strip_prefix('!') {
-                Some(text) => add(&mut exclude, text)?,
-                None => add(&mut include, text)?,
-            }
-        }
+        let (exclude, include) = texts
+            .iter()
+            .partition::<Vec<_>, _>(|text| text.starts_with('!'));
+        let exclude = exclude.iter().map(|text| &text[1..]);
         Ok(Self {
-            include: build(&include, texts)?,
-            exclude: build(&exclude, texts)?,
+            include: Listed::new(include.iter().map(|text| text.as_str()))?,
+            exclude: Listed::new(exclude)?,
         })
     }
 
@@ -64,31 +61,71 @@ impl Globs {
 
     /// Whether something with these names is included; `None` if no glob says so.
     fn decide(&self, names: &[String]) -> Option<bool> {
-        let any = |set: &GlobSet| names.iter().any(|name| set.is_match(name));
-        if any(&self.exclude) {
+        let included = self.include.matches(names);
+        if self.exclude.matches(names) {
             return Some(false);
         }
-        if self.include.is_empty() {
-            return None;
+        (!self.include.is_empty()).then_some(included)
+    }
+}
+
+/// Globs, and which of them have matched anything.
+#[derive(Debug, Clone)]
+struct Listed {
+    texts: Arc<[String]>,
+    /// The forms of each text, one after the other.
+    set: GlobSet,
+    matched: Arc<[AtomicBool]>,
+}
+
+impl Listed {
+    /// A file name matches in any folder.
+    const FORMS: usize = 2;
+
+    fn new<'a>(texts: impl Iterator<Item = &'a str>) -> Result<Self, SelectionError> {
+        let texts: Arc<[String]> = texts.map(str::to_owned).collect();
+        let mut set = GlobSetBuilder::new();
+        for text in &*texts {
+            let forms: [String; Self::FORMS] = [text.clone(), format!("*/{text}")];
+            for form in forms {
+                let glob = GlobBuilder::new(&form).build();
+                set.add(glob.map_err(|error| bad_glob(text, &error))?);
+            }
         }
-        Some(any(&self.include))
+        let set = set.build();
+        Ok(Self {
+            set: set.map_err(|error| bad_glob(&texts.join(" "), &error))?,
+            matched: texts.iter().map(|_| AtomicBool::new(false)).collect(),
+            texts,
+        })
     }
-}
 
-fn add(set: &mut GlobSetBuilder, text: &str) -> Result<(), SelectionError> {
-    // A file name matches in any folder.
-    for form in [text.to_owned(), format!("*/{text}")] {
-        let glob = GlobBuilder::new(&form)
-            .build()
-            .map_err(|error| bad_glob(text, &error))?;
-        set.add(glob);
+    fn empty() -> Self {
+        Self {
+            texts: Arc::default(),
+            set: GlobSet::empty(),
+            matched: Arc::default(),
+        }
     }
-    Ok(())
-}
 
-fn build(set: &GlobSetBuilder, texts: &[String]) -> Result<GlobSet, SelectionError> {
-    set.build()
-        .map_err(|error| bad_glob(&texts.join(" "), &error))
+    fn is_empty(&self) -> bool {
+        self.texts.is_empty()
+    }
+
+    fn matches(&self, names: &[String]) -> bool {
+        let mut any = false;
+        for form in names.iter().flat_map(|name| self.set.matches(name)) {
+            self.matched[form / Self::FORMS].store(true, Ordering::Relaxed);
+            any = true;
+        }
+        any
+    }
+
+    fn unmatched(&self) -> impl Iterator<Item = &str> {
+        let all = self.texts.iter().zip(&*self.matched);
+        all.filter(|(_, matched)| !matched.load(Ordering::Relaxed))
+            .map(|(text, _)| text.as_str())
+    }
 }
 
 fn bad_glob(glob: &str, error: &globset::Error) -> SelectionError {
@@ -169,8 +206,8 @@ impl Selected {
 impl Default for Selection {
     fn default() -> Self {
         let none = || Globs {
-            include: GlobSet::empty(),
-            exclude: GlobSet::empty(),
+            include: Listed::empty(),
+            exclude: Listed::empty(),
         };
         Self {
             modules: none(),
@@ -220,6 +257,26 @@ impl Selection {
         let spots = candidates.iter().flat_map(|one| one.sides.iter().cloned());
         self.suspects = spots.collect();
         self
+    }
+
+    /// The options with globs that should have selected something, and matched nothing so
+    /// far. That a glob excludes nothing is no reason for concern.
+    #[must_use]
+    pub fn unmatched(&self) -> Vec<String> {
+        let options = [
+            ("--module", &self.modules),
+            ("--file", &self.files),
+            ("--function", &self.functions),
+        ];
+        let globs = options.into_iter().flat_map(|(option, globs)| {
+            let unmatched = globs.include.unmatched();
+            unmatched.map(move |glob| format!("{option} '{glob}'"))
+        });
+        let weights = self.weights.iter().flat_map(|(globs, weight)| {
+            let unmatched = globs.include.unmatched();
+            unmatched.map(move |glob| format!("--weight '{glob}={weight}'"))
+        });
+        globs.chain(weights).collect()
     }
 
     /// Whether `image` is sampled at all.
@@ -335,17 +392,21 @@ impl Selection {
             .chain(file)
             .chain(module.iter().cloned())
             .collect();
-        let weight = self
-            .weights
-            .iter()
-            .rev()
-            .find(|(glob, _)| glob.decide(&everything) == Some(true))
-            .map_or(1.0, |(_, weight)| *weight);
+        let weight = self.weight(&everything);
         if weight > 0.0 {
             Ok(weight)
         } else {
             Err(Excluded::NotSelected)
         }
+    }
+
+    /// The weight of what has these names. All globs are asked, so that each that matches
+    /// something is known to.
+    fn weight(&self, names: &[String]) -> f64 {
+        self.weights
+            .iter()
+            .filter(|(globs, _)| globs.decide(names) == Some(true))
+            .fold(1.0, |_, (_, weight)| *weight)
     }
 }
 
@@ -439,6 +500,29 @@ mod tests {
             let error = weights(bad).unwrap_err().to_string();
             assert!(error.contains("GLOB=NUMBER"), "{error}");
         }
+    }
+
+    #[test]
+    fn globs_that_match_nothing_are_told() {
+        let selection = Selection::new(
+            &strings(&["*", "!libnone*"]),
+            &[],
+            &strings(&["parse_*", "nosuch"]),
+            &strings(&["parse_*=2", "parse_header=3", "other=0.5"]),
+        );
+        let selection = selection.unwrap();
+        assert_eq!(selection.unmatched().len(), 6);
+        // The narrowed selection is the same one.
+        let narrowed = selection.clone().suspecting(&[]);
+        let names = strings(&["parse_header", "src/parse.c", "/bin/app"]);
+        for globs in [&narrowed.modules, &narrowed.functions] {
+            assert_eq!(globs.decide(&names), Some(true));
+        }
+        assert_eq!(narrowed.weight(&names), 3.0, "the last one counts");
+        assert_eq!(
+            selection.unmatched(),
+            ["--function 'nosuch'", "--weight 'other=0.5'"]
+        );
     }
 
     #[test]

@@ -222,8 +222,22 @@ fn globs_that_match_nothing() {
         let outcome = place.run(["run", "--quiet", option, "nosuch", "--", "./end", "3"]);
         outcome.refused(125, &format!("matches {option} 'nosuch'"));
     }
-    let outcome = place.run("run --function nosuch --function main -- ./end 3".split(' '));
+    // One that matches nothing beside others is told, and the run is what the others make it.
+    let options = "--function nosuch --function main --weight gone=3 --weight main=2";
+    let outcome = place.run(format!("run {options} -- ./end 3").split(' '));
     assert_eq!(outcome.status, 3, "{outcome:#?}");
+    assert!(
+        outcome.says(
+            "--function 'nosuch', --weight 'gone=3': matches no code that was loaded and can be sampled"
+        ),
+        "{outcome:#?}"
+    );
+    let outcome = place.run(format!("sites {options} ./end").split(' '));
+    assert_eq!(outcome.status, 0, "{outcome:#?}");
+    for option in ["--function 'nosuch'", "--weight 'gone=3'"] {
+        let told = format!("{option} matches no code of the file");
+        assert!(outcome.says(&told), "{outcome:#?}");
+    }
 }
 
 #[test]
