@@ -21,17 +21,17 @@ use std::time::Duration;
 /// The longest a CPU is held, unless told otherwise: what the paper found best.
 const DELAY: Duration = Duration::from_millis(15);
 
-/// Where the kernel is that is observed.
-pub enum Place {
-    /// In a machine that is started for it.
+/// The machine whose kernel is observed.
+pub enum Vm {
+    /// One that is started for it.
     Launched(Box<VmOptions>),
-    /// In one that runs already.
+    /// One that runs already.
     Running(Address),
 }
 
 /// A kernel to observe.
 pub struct KernelSubject {
-    pub place: Place,
+    pub vm: Vm,
     pub files: KernelFiles,
     /// Not connected yet, and open in both processes: when the one that drives
     /// the machine is killed, the other can let the machine go.
@@ -49,7 +49,7 @@ pub fn kernel(arguments: &Kernel) -> Result<ExitCode, Failure> {
         None => launched(arguments)?,
     };
     if watch.overhead == Some(0.0) {
-        return machine::unobserved(subject.place, &signals);
+        return machine::unobserved(subject.vm, &signals);
     }
     // What a workload prints comes out on our own streams.
     let display = watch.display(arguments.gdb.is_none());
@@ -99,7 +99,7 @@ fn running(arguments: &Kernel, address: &str) -> Result<KernelSubject, Failure> 
         socket: address.socket()?,
         name: vec![format!("the kernel at {address}")],
         files: files(vmlinux, &arguments.modules, &cache)?,
-        place: Place::Running(address),
+        vm: Vm::Running(address),
     })
 }
 
@@ -155,7 +155,7 @@ pub fn subject(options: VmOptions, files: KernelFiles) -> Result<KernelSubject, 
         .collect();
     Ok(KernelSubject {
         socket: Address::Unix(PathBuf::new()).socket()?,
-        place: Place::Launched(Box::new(options)),
+        vm: Vm::Launched(Box::new(options)),
         files,
         name,
     })

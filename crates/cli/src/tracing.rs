@@ -2,7 +2,7 @@
 //! Everything it sees is told to the process in front at once.
 
 use crate::exit::Failure;
-use crate::kernel::{KernelSubject, Place};
+use crate::kernel::{KernelSubject, Vm};
 use crate::namer::for_tracer;
 use crate::observe::{Observation, Subject};
 use crate::replayer::Replaying;
@@ -235,7 +235,7 @@ impl Tracing<'_> {
                 let _ = self.images.sites(image);
             }
         }
-        if matches!(kernel.place, Place::Launched(_)) {
+        if matches!(kernel.vm, Vm::Launched(_)) {
             machine.reserve_host_cpu();
         }
         machine.begin(until);

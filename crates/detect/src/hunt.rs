@@ -24,7 +24,7 @@ use std::time::Duration;
 const TURN: u32 = 4;
 
 /// A site.
-type Place = (ModuleId, Svma);
+type SiteKey = (ModuleId, Svma);
 
 /// One candidate.
 #[derive(Clone, Default, Debug)]
@@ -71,9 +71,9 @@ pub struct Hunt {
     modules: HashMap<ModuleId, Arc<Selected>>,
     /// The files whose sites were counted.
     counted: Vec<Arc<Selected>>,
-    rests: HashMap<(Place, u32), Rest>,
+    rests: HashMap<(SiteKey, u32), Rest>,
     /// Where threads were held in this run.
-    held_at: HashSet<Place>,
+    held_at: HashSet<SiteKey>,
     /// Until when the sides that began the last run rest.
     start_over: Duration,
     /// When there was something last: a hold, or another focus.
@@ -174,7 +174,7 @@ impl Hunt {
     }
 
     /// The candidates and sides that a site belongs to.
-    fn roles(&self, (module, svma): Place) -> impl Iterator<Item = (u32, usize)> + use<'_> {
+    fn roles(&self, (module, svma): SiteKey) -> impl Iterator<Item = (u32, usize)> + use<'_> {
         let selected = self.modules.get(&module);
         let roles = selected.map_or(&[][..], |selected| selected.suspicions(svma));
         roles
@@ -248,7 +248,7 @@ impl Hunt {
     }
 
     /// A thread that was held at one site was met by another at the other.
-    pub(crate) fn met(&mut self, held: Place, other: Place) {
+    pub(crate) fn met(&mut self, held: SiteKey, other: SiteKey) {
         let others: Vec<(u32, usize)> = self.roles(other).collect();
         let held: Vec<(u32, usize)> = self.roles(held).collect();
         for (candidate, side) in held {
@@ -262,7 +262,7 @@ impl Hunt {
         }
     }
 
-    fn each_once(&mut self, place: Place, act: impl Fn(&mut Quarry)) {
+    fn each_once(&mut self, place: SiteKey, act: impl Fn(&mut Quarry)) {
         let mut candidates: Vec<u32> = self.roles(place).map(|(number, _)| number).collect();
         candidates.sort_unstable();
         candidates.dedup();

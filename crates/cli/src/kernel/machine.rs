@@ -1,6 +1,6 @@
 //! A virtual machine from its start to its end.
 
-use super::{KernelSubject, Place};
+use super::{KernelSubject, Vm};
 use crate::exit::{self, Failure};
 use crate::observe::Display;
 use crate::screen;
@@ -24,9 +24,9 @@ pub fn begin(
     signals: &Signals,
     display: &Display,
 ) -> Result<(String, Option<VirtualMachine>), Failure> {
-    let options = match &kernel.place {
-        Place::Running(address) => return Ok((address.to_string(), None)),
-        Place::Launched(options) => options,
+    let options = match &kernel.vm {
+        Vm::Running(address) => return Ok((address.to_string(), None)),
+        Vm::Launched(options) => options,
     };
     let machine = VirtualMachine::launch(options, Output::ours())?;
     if display.announce {
@@ -63,8 +63,8 @@ pub fn begin(
 }
 
 /// Runs the workload of a machine that nobody may hold; the exit status.
-pub fn unobserved(place: Place, signals: &Signals) -> Result<ExitCode, Failure> {
-    let Place::Launched(mut options) = place else {
+pub fn unobserved(vm: Vm, signals: &Signals) -> Result<ExitCode, Failure> {
+    let Vm::Launched(mut options) = vm else {
         screen::say("redhanded: with --overhead 0 nothing may be held, so it did not attach");
         return Ok(ExitCode::SUCCESS);
     };

@@ -29,9 +29,9 @@ pub struct Code<'a> {
 }
 
 /// Where an operand is.
-type Place = (Register, Register, u32, u64, Register);
+type Operand = (Register, Register, u32, u64, Register);
 
-fn place(raw: &iced_x86::Instruction) -> Option<Place> {
+fn operand(raw: &iced_x86::Instruction) -> Option<Operand> {
     let has = raw.op_kinds().any(|kind| kind == OpKind::Memory);
     has.then(|| {
         (
@@ -44,8 +44,8 @@ fn place(raw: &iced_x86::Instruction) -> Option<Place> {
     })
 }
 
-fn is_stack(place: Place) -> bool {
-    matches!(place.0, Register::RSP | Register::RBP) && place.1 == Register::None
+fn is_stack(operand: Operand) -> bool {
+    matches!(operand.0, Register::RSP | Register::RBP) && operand.1 == Register::None
 }
 
 /// What a store was found to do.
@@ -108,9 +108,10 @@ impl<'a> Code<'a> {
 
     /// The address that it accesses, if it is always the same.
     pub fn fixed_address(&self) -> Option<u64> {
-        let place = place(self.raw()?)?;
-        let fixed = matches!(place.0, Register::None | Register::RIP) && place.1 == Register::None;
-        (fixed && place.4 == Register::None).then_some(place.3)
+        let operand = operand(self.raw()?)?;
+        let fixed =
+            matches!(operand.0, Register::None | Register::RIP) && operand.1 == Register::None;
+        (fixed && operand.4 == Register::None).then_some(operand.3)
     }
 
     /// The index of the instruction at an address.
@@ -121,7 +122,7 @@ impl<'a> Code<'a> {
     /// What the instruction stores, if it does: found from the load of the same place before it.
     pub fn stored(&self) -> Option<Stored> {
         let raw = self.code.get(self.access)?;
-        let own = place(raw)?;
+        let own = operand(raw)?;
         let mut info = InstructionInfoFactory::new();
         let access = info.info(raw).op0_access();
         if raw.op0_kind() != OpKind::Memory || !writes(access) {
@@ -192,18 +193,18 @@ impl<'a> Code<'a> {
         })
     }
 
-    fn loads(&self, at: usize, own: Place) -> bool {
+    fn loads(&self, at: usize, own: Operand) -> bool {
         self.code.get(at).is_some_and(|raw| {
             let mut info = InstructionInfoFactory::new();
             let info = info.info(raw);
             let memory = (0..raw.op_count()).find(|op| raw.op_kind(*op) == OpKind::Memory);
-            place(raw) == Some(own) && memory.is_some_and(|op| reads(info.op_access(op)))
+            operand(raw) == Some(own) && memory.is_some_and(|op| reads(info.op_access(op)))
         })
     }
 
     /// Follows what the instruction loads.
     pub fn follow(&self) -> Followed {
-        let Some(own) = self.code.get(self.access).and_then(place) else {
+        let Some(own) = self.code.get(self.access).and_then(operand) else {
             return Followed::default();
         };
         if !self.loads(self.access, own) {
@@ -240,11 +241,11 @@ impl<'a> Code<'a> {
 }
 
 /// The place of a value that comes from elsewhere. No operand is there.
-const NOWHERE: Place = (Register::None, Register::None, 0, 0, Register::None);
+const NOWHERE: Operand = (Register::None, Register::None, 0, 0, Register::None);
 
 struct Walk<'c, 'a> {
     code: &'c Code<'a>,
-    own: Place,
+    own: Operand,
     /// How many calls below the access the code is.
     depth: usize,
     /// The functions that were called with the value.
@@ -256,7 +257,7 @@ struct Walk<'c, 'a> {
 }
 
 impl<'c, 'a> Walk<'c, 'a> {
-    fn new(code: &'c Code<'a>, own: Place) -> Self {
+    fn new(code: &'c Code<'a>, own: Operand) -> Self {
         Self {
             code,
             own,

@@ -3,7 +3,7 @@
 use super::super::nearby::is_barrier;
 use super::super::value::{Derived, Operation, Value, low_bits};
 use super::state::{State, is_threshold};
-use super::{Walk, is_stack, place};
+use super::{Walk, is_stack, operand};
 use iced_x86::{FlowControl, Mnemonic, OpAccess, OpKind, Register};
 use redhanded_model::Use;
 
@@ -14,7 +14,7 @@ impl Walk<'_, '_> {
             OpKind::Register => state.register(raw.op_register(op)),
             OpKind::Memory => {
                 let size = raw.memory_size().size();
-                match place(raw) {
+                match operand(raw) {
                     Some(at) if at == self.own => Value::Derived(Derived::whole(size)),
                     Some(at) if is_stack(at) => {
                         let slot = state.slots.get(&(at.0 as u32, at.3)).copied();
@@ -44,7 +44,7 @@ impl Walk<'_, '_> {
                 let register = raw.op_register(op);
                 state.set(register, value.cut(register.size()));
             }
-            OpKind::Memory => match place(raw) {
+            OpKind::Memory => match operand(raw) {
                 Some(at) if at == self.own => {
                     if let Value::Derived(derived) = value {
                         self.updated = Some(derived);
@@ -75,7 +75,7 @@ impl Walk<'_, '_> {
                 .checked_again
                 .get_or_insert(state.lock.clone().unwrap_or_default());
         }
-        if is_barrier(&raw) && place(&raw) != Some(self.own) && at != self.code.access {
+        if is_barrier(&raw) && operand(&raw) != Some(self.own) && at != self.code.access {
             state
                 .lock
                 .get_or_insert_with(|| "a locked instruction".to_owned());
@@ -220,7 +220,7 @@ impl Walk<'_, '_> {
 
     /// Notes where the value is an address.
     fn addresses(&mut self, state: &State, raw: &iced_x86::Instruction) {
-        if raw.mnemonic() == Mnemonic::Lea || place(raw).is_none() {
+        if raw.mnemonic() == Mnemonic::Lea || operand(raw).is_none() {
             return;
         }
         let derived = |register: Register| match register {
