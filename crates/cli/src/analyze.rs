@@ -12,8 +12,7 @@ mod shared;
 mod sorting;
 
 use crate::arguments::Analyze;
-use crate::documents::repository;
-use crate::exit::Failure;
+use crate::exit::{self, Failure};
 use crate::namer::{Hired, Namer, Work};
 use crate::observe::Display;
 use crate::{debuginfod, run, screen};
@@ -27,8 +26,9 @@ use redhanded_image::{DebugSearch, is_within_rust_runtime};
 use redhanded_model::{Analysed, Analysis, Ending, Race, Recorded, Report, Run, Unseen};
 use redhanded_recording::translate::Translator;
 use redhanded_recording::{Damage, Process, Recording, became_another, steps};
-use redhanded_report::{Progress, Shown, Terminal, Writer};
+use redhanded_report::{Progress, Shown, Writer};
 use redhanded_session::{Answer, Question};
+use redhanded_store::Moment;
 use redhanded_sys::renounce_debug_information;
 use redhanded_verdict::judge;
 use shared::Shared;
@@ -41,7 +41,9 @@ use std::process::ExitCode;
 const MOST_PAIRS: usize = 2000;
 
 /// Analyses a recording and prints what was found.
-pub fn analyze(arguments: &Analyze) -> Result<ExitCode, Failure> {
+pub fn analyze(arguments: &mut Analyze) -> Result<ExitCode, Failure> {
+    let memory = arguments.telling.settle(&mut arguments.remembering)?;
+    let began = Moment::now();
     let annotations = arguments.telling.findings.verdicts.read()?;
     arguments.telling.documents.check()?;
     let shown = screen::shown(arguments.progress, arguments.quiet, false);
@@ -55,22 +57,34 @@ pub fn analyze(arguments: &Analyze) -> Result<ExitCode, Failure> {
     let search = search(&arguments.telling.sources);
     let mut examined = examine(&arguments.recording, &how, search, &display, shown)?;
     judge(&mut examined.report, &annotations);
-    let report = &examined.report;
+    // A store that fails costs nobody the report.
+    let report = &mut examined.report;
+    let mut failure = memory
+        .keep(report, began, examined.cut_short.is_none())
+        .err();
+    let notes = memory.annotate(report);
     let mut text = Vec::new();
     let source = display.source();
-    let written = (arguments.telling.documents).write_or_print(report, &source, None, &mut text);
+    let store = memory.store.as_deref();
+    let documents = &arguments.telling.documents;
+    if let Err(unwritten) = documents.write_or_print(report, &source, store, &mut text) {
+        exit::fail(&mut failure, unwritten);
+    }
     if text.is_empty() && !arguments.quiet {
-        let terminal = Terminal::new(screen::style_of_stdout())
-            .explaining(arguments.telling.findings.detail.explain)
-            .verbose(arguments.telling.findings.detail.verbose)
-            .with_assembly(arguments.telling.findings.detail.asm)
-            .showing_benign(arguments.telling.findings.verdicts.shows_benign())
-            .with_base(repository())
-            .with_source(source);
+        let terminal = arguments
+            .telling
+            .terminal(screen::style_of_stdout(), &source);
         terminal.write(report, &mut text)?;
     }
     screen::print(&text)?;
-    written?;
+    if !arguments.quiet {
+        for note in notes {
+            screen::say(&format!("redhanded: {note}"));
+        }
+    }
+    if let Some(failure) = failure {
+        return Err(failure);
+    }
     if let Some(why) = examined.cut_short {
         return Err(Failure::Usage(format!(
             "{} is cut short or damaged ({why}); the report covers what is in it",

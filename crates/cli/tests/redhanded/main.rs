@@ -28,6 +28,7 @@ mod page;
 mod permissions;
 mod place;
 mod record;
+mod remembered;
 mod replay;
 mod reports;
 mod screen;
