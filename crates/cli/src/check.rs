@@ -53,7 +53,12 @@ pub fn check(arguments: &mut Check) -> Result<ExitCode, Failure> {
     let began = Moment::now();
     say(arguments, "recording");
     let mut record = redhanded(&["record", "--quiet", "-o"]);
-    record.arg(recording).arg("--").args(&arguments.program);
+    record.arg(recording);
+    let said = arguments.telling.findings.verdicts.annotations.as_deref();
+    if let Some(said) = said {
+        record.arg("--annotations").arg(said);
+    }
+    record.arg("--").args(&arguments.program);
     // A file of this name may be an earlier recording.
     let before = Written::at(recording);
     let recorded = steps.run(record)?;
@@ -64,7 +69,12 @@ pub fn check(arguments: &mut Check) -> Result<ExitCode, Failure> {
 
     say(arguments, "analysing the recording");
     let found = folder.path().join("analysed.json");
-    let analysed = steps.run(analysis(recording, &arguments.telling.sources, &found))?;
+    let analysed = steps.run(analysis(
+        recording,
+        &arguments.telling.sources,
+        said,
+        &found,
+    ))?;
     if !found.exists() {
         return Ok(status(analysed));
     }
@@ -142,7 +152,12 @@ impl Written {
 }
 
 /// The step that analyses a recording. Its report is in `found` if there is one.
-pub fn analysis(recording: &Path, sources: &[PathBuf], found: &Path) -> Command {
+pub fn analysis(
+    recording: &Path,
+    sources: &[PathBuf],
+    annotations: Option<&Path>,
+    found: &Path,
+) -> Command {
     // What is to be remembered is for whoever asked.
     let quietly = ["--quiet", "--no-project", "--fail-on", "never"];
     let mut analyse = redhanded(&["analyze"]);
@@ -151,6 +166,9 @@ pub fn analysis(recording: &Path, sources: &[PathBuf], found: &Path) -> Command 
         .arg("--json")
         .arg(found)
         .arg(recording);
+    if let Some(annotations) = annotations {
+        analyse.arg("--annotations").arg(annotations);
+    }
     for folder in sources {
         analyse.arg("--sources").arg(folder);
     }

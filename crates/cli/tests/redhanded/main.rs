@@ -8,6 +8,7 @@
 )]
 
 mod analyze;
+mod annotated;
 mod attach;
 mod bad_input;
 mod ci;
