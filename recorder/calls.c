@@ -227,6 +227,13 @@ instrument_return(void *drcontext, instrlist_t *list, instr_t *where)
     drreg_unreserve_aflags(drcontext, list, where);
 }
 
+/* How many of its arguments are recorded. */
+static uint32_t
+arguments_of(uint64_t function)
+{
+    return function < WIRE_FUNCTIONS ? wire_functions[function].arguments : WIRE_OWN_ARGUMENTS;
+}
+
 /* A hooked function begins. */
 static void
 hook(uint64_t function)
@@ -255,7 +262,7 @@ hook(uint64_t function)
     };
     number_next(thread);
     append(thread, FIRST(WIRE_CALL, 0, function), place(site_of((app_pc)return_address), context));
-    for (uint32_t i = 0; i < wire_functions[function].arguments; i++)
+    for (uint32_t i = 0; i < arguments_of(function); i++)
         append_value(thread, i, arguments[i]);
     numbered(thread);
     empty_if_full(thread);

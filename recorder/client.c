@@ -285,7 +285,7 @@ dr_client_main(client_id_t id, int argc, const char *argv[])
     }
     dictionary_init();
     hello();
-    modules_init();
+    modules_init(argv[1]);
     drmgr_register_thread_init_event(thread_init);
     drmgr_register_thread_exit_event(thread_exit);
     drmgr_register_bb_app2app_event(expand, NULL);

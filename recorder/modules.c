@@ -6,6 +6,7 @@
 
 static hashtable_t hooks;    /* an address to a function's number */
 static hashtable_t by_name;  /* a symbol to a function's number */
+static char own_names[WIRE_LONGEST_OWN + 1];
 
 uint32_t
 hooked_function(app_pc pc)
@@ -25,13 +26,14 @@ hook_symbols(const uint8_t *file, size_t size, const Elf64_Shdr *symbols, const 
     for (size_t i = 0; i < symbols->sh_size / sizeof(Elf64_Sym); i++, at += sizeof(Elf64_Sym)) {
         Elf64_Sym symbol;
         memcpy(&symbol, at, sizeof symbol);
-        if (ELF64_ST_TYPE(symbol.st_info) != STT_FUNC ||
-            ELF64_ST_BIND(symbol.st_info) == STB_LOCAL || symbol.st_shndx == SHN_UNDEF ||
+        if (ELF64_ST_TYPE(symbol.st_info) != STT_FUNC || symbol.st_shndx == SHN_UNDEF ||
             symbol.st_name >= names->sh_size)
             continue;
         char *name = (char *)file + names->sh_offset + symbol.st_name;
         void *function = hashtable_lookup(&by_name, name);
-        if (function != NULL)
+        /* A function of a file's own may be called like one of the C library. */
+        bool is_local = ELF64_ST_BIND(symbol.st_info) == STB_LOCAL;
+        if (function != NULL && (!is_local || (ptr_uint_t)function >= WIRE_FIRST_OWN))
             hashtable_add_replace(&hooks, base + symbol.st_value, function);
     }
 }
@@ -177,8 +179,31 @@ modules_after_fork(void)
     dr_module_iterator_stop(all);
 }
 
+/* The program's own functions that are to be hooked, too: a line each. */
+static void
+name_own_functions(const char *folder)
+{
+    char path[MAXIMUM_PATH];
+    dr_snprintf(path, sizeof path - 1, "%s/functions", folder);
+    path[sizeof path - 1] = 0;
+    file_t file = dr_open_file(path, DR_FILE_READ);
+    if (file == INVALID_FILE)
+        return;
+    ssize_t length = dr_read_file(file, own_names, WIRE_LONGEST_OWN);
+    dr_close_file(file);
+    ptr_uint_t number = WIRE_FIRST_OWN;
+    char *name = own_names;
+    for (ssize_t i = 0; i < length; i++) {
+        if (own_names[i] != '\n')
+            continue;
+        own_names[i] = 0;
+        hashtable_add_replace(&by_name, name, (void *)number++);
+        name = own_names + i + 1;
+    }
+}
+
 void
-modules_init(void)
+modules_init(const char *folder)
 {
     hashtable_init_ex(&hooks, 8, HASH_INTPTR, false, true, NULL, NULL, NULL);
     hashtable_init_ex(&by_name, 8, HASH_STRING, false, true, NULL, NULL, NULL);
@@ -186,6 +211,7 @@ modules_init(void)
         if (wire_functions[i].symbol != NULL)
             hashtable_add(&by_name, (void *)wire_functions[i].symbol, (void *)(ptr_uint_t)i);
     }
+    name_own_functions(folder);
     drmgr_register_module_load_event(module_loaded);
     drmgr_register_module_unload_event(module_unloaded);
 }

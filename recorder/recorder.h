@@ -156,7 +156,7 @@ uint64_t context_word(uint32_t context);
 uint64_t mix(uint64_t value);
 
 /* modules.c */
-void modules_init(void);
+void modules_init(const char *folder);
 void modules_exit(void);
 void modules_after_fork(void);
 uint32_t hooked_function(app_pc pc);

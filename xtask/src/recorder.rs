@@ -12,7 +12,8 @@ use anyhow::{Context, Result, ensure};
 use clap::Args;
 use redhanded_recorder::Engine;
 use redhanded_recording::wire::{
-    CHUNK_HEADER_SIZE, CHUNK_MAGIC, ChunkKind, Function, Kind, LONGEST_CHUNK, MOST_PROCESSES,
+    CHUNK_HEADER_SIZE, CHUNK_MAGIC, ChunkKind, FIRST_OWN, Function, Kind, LONGEST_CHUNK,
+    LONGEST_OWN, MOST_PROCESSES, OWN_ARGUMENTS,
 };
 use serde_json::Value;
 
@@ -194,6 +195,9 @@ fn header() -> String {
     define("chunk_header_size", &CHUNK_HEADER_SIZE.to_string());
     define("longest_chunk", &LONGEST_CHUNK.to_string());
     define("most_processes", &MOST_PROCESSES.to_string());
+    define("first_own", &FIRST_OWN.to_string());
+    define("longest_own", &LONGEST_OWN.to_string());
+    define("own_arguments", &OWN_ARGUMENTS.to_string());
     for number in 0..=u8::MAX {
         if let Some(kind) = Kind::new(number) {
             define(&format!("{kind:?}"), &number.to_string());
@@ -253,6 +257,7 @@ mod tests {
         for line in [
             "#define WIRE_CHUNK_MAGIC \"RHRC\"",
             "#define WIRE_ATOMIC 4",
+            "#define WIRE_FIRST_OWN 1024",
             "#define WIRE_SYSTEMRETURN 22",
             "#define WIRE_CHUNK_HELLO 1",
             "#define WIRE_FUNCTION_POSIXMEMALIGN 86",

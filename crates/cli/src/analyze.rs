@@ -7,19 +7,20 @@
 mod allowance;
 mod files;
 mod modules;
+mod own;
 mod pairs;
 mod shared;
 mod sorting;
 
 use crate::arguments::Analyze;
-use crate::documents::repository;
-use crate::exit::Failure;
+use crate::exit::{self, Failure};
 use crate::namer::{Hired, Namer, Work};
 use crate::observe::Display;
 use crate::{debuginfod, run, screen};
 use allowance::Allowance;
 use files::Files;
 use modules::Modules;
+use own::{Functions, is_own_call};
 use pairs::{Gathering, Pair, Pairs, Place, resolve};
 use redhanded_analysis::{Event, HappensBefore, Lockset, Sequencers, What};
 use redhanded_detect::{Folded, Folder};
@@ -27,10 +28,11 @@ use redhanded_image::{DebugSearch, is_within_rust_runtime};
 use redhanded_model::{Analysed, Analysis, Ending, Race, Recorded, Report, Run, Unseen};
 use redhanded_recording::translate::Translator;
 use redhanded_recording::{Damage, Process, Recording, became_another, steps};
-use redhanded_report::{Progress, Shown, Terminal, Writer};
+use redhanded_report::{Progress, Shown, Writer};
 use redhanded_session::{Answer, Question};
+use redhanded_store::Moment;
 use redhanded_sys::renounce_debug_information;
-use redhanded_verdict::judge;
+use redhanded_verdict::{Annotations, judge};
 use shared::Shared;
 use sorting::Sorting;
 use std::collections::HashMap;
@@ -41,7 +43,9 @@ use std::process::ExitCode;
 const MOST_PAIRS: usize = 2000;
 
 /// Analyses a recording and prints what was found.
-pub fn analyze(arguments: &Analyze) -> Result<ExitCode, Failure> {
+pub fn analyze(arguments: &mut Analyze) -> Result<ExitCode, Failure> {
+    let memory = arguments.telling.settle(&mut arguments.remembering)?;
+    let began = Moment::now();
     let annotations = arguments.telling.findings.verdicts.read()?;
     arguments.telling.documents.check()?;
     let shown = screen::shown(arguments.progress, arguments.quiet, false);
@@ -53,24 +57,43 @@ pub fn analyze(arguments: &Analyze) -> Result<ExitCode, Failure> {
     );
     let how: Vec<Analysis> = arguments.by.iter().map(|by| (*by).into()).collect();
     let search = search(&arguments.telling.sources);
-    let mut examined = examine(&arguments.recording, &how, search, &display, shown)?;
+    let mut examined = examine(
+        &arguments.recording,
+        &how,
+        &annotations,
+        search,
+        &display,
+        shown,
+    )?;
     judge(&mut examined.report, &annotations);
-    let report = &examined.report;
+    // A store that fails costs nobody the report.
+    let report = &mut examined.report;
+    let mut failure = memory
+        .keep(report, began, examined.cut_short.is_none())
+        .err();
+    let notes = memory.annotate(report);
     let mut text = Vec::new();
     let source = display.source();
-    let written = (arguments.telling.documents).write_or_print(report, &source, None, &mut text);
+    let store = memory.store.as_deref();
+    let documents = &arguments.telling.documents;
+    if let Err(unwritten) = documents.write_or_print(report, &source, store, &mut text) {
+        exit::fail(&mut failure, unwritten);
+    }
     if text.is_empty() && !arguments.quiet {
-        let terminal = Terminal::new(screen::style_of_stdout())
-            .explaining(arguments.telling.findings.detail.explain)
-            .verbose(arguments.telling.findings.detail.verbose)
-            .with_assembly(arguments.telling.findings.detail.asm)
-            .showing_benign(arguments.telling.findings.verdicts.shows_benign())
-            .with_base(repository())
-            .with_source(source);
+        let terminal = arguments
+            .telling
+            .terminal(screen::style_of_stdout(), &source);
         terminal.write(report, &mut text)?;
     }
     screen::print(&text)?;
-    written?;
+    if !arguments.quiet {
+        for note in notes {
+            screen::say(&format!("redhanded: {note}"));
+        }
+    }
+    if let Some(failure) = failure {
+        return Err(failure);
+    }
     if let Some(why) = examined.cut_short {
         return Err(Failure::Usage(format!(
             "{} is cut short or damaged ({why}); the report covers what is in it",
@@ -105,6 +128,7 @@ pub struct Examined {
 pub fn examine(
     path: &Path,
     how: &[Analysis],
+    annotations: &Annotations,
     search: DebugSearch,
     display: &Display,
     shown: Shown,
@@ -122,6 +146,7 @@ pub fn examine(
         recording: &recording,
         files,
         allowance: Allowance::of(&recording),
+        functions: Functions::new(annotations, &recording.header().functions),
         how,
         namer,
         display,
@@ -145,6 +170,9 @@ pub fn examine(
             examination.unseen("the rest of the recording", why);
             break;
         }
+    }
+    for unseen in examination.functions.unseen() {
+        examination.unseen(&unseen.what, unseen.why);
     }
     let (mut races, set_aside) = examination.folder.into_races();
     races.retain(is_told);
@@ -210,6 +238,7 @@ struct Examination<'a> {
     recording: &'a Recording,
     files: Files,
     allowance: Allowance,
+    functions: Functions<'a>,
     how: &'a [Analysis],
     namer: Hired,
     display: &'a Display,
@@ -316,7 +345,13 @@ impl Examination<'_> {
             self.unseen(&format!("{more} pairs of places"), "too many to name");
             pairs.truncate(MOST_PAIRS);
         }
-        let places = resolve(self.recording, process, &mut pairs, &progress);
+        let places = resolve(
+            self.recording,
+            process,
+            &self.functions.owns,
+            &mut pairs,
+            &progress,
+        );
         progress.finish();
         for (pair, place) in pairs.iter().zip(places) {
             self.add(process, &modules, pair, &place, &translator);
@@ -332,7 +367,7 @@ impl Examination<'_> {
         progress: &Progress,
     ) -> (Pairs, Translator<'p>) {
         let mut judge = Sorting::new(process, modules, shared, &mut self.namer.asker);
-        let mut translator = Translator::new(process);
+        let mut translator = Translator::new(process).with(&self.functions.owns);
         let has = |analysis| self.how.contains(&analysis);
         let mut happens_before = has(Analysis::HappensBefore).then(HappensBefore::default);
         let mut sequencers = has(Analysis::Sequencers).then(Sequencers::default);
@@ -355,24 +390,36 @@ impl Examination<'_> {
                 is_over = true;
                 break;
             }
+            // Nobody's word makes a race: memory that is said to be another variable by now may
+            // have ordered threads before.
+            let is_annotated = translator.is_annotated();
+            let is_said = |event: &Event| {
+                let is_memory = matches!(event.what, What::Allocate { .. } | What::Free { .. });
+                is_memory && is_own_call(&step.item)
+            };
             for event in events.drain(..) {
                 if let Some(number) = event.number {
                     last.insert(event.thread, number);
                 }
-                if let Some(analysis) = &mut happens_before {
+                if let Some(analysis) = &mut happens_before
+                    && !is_said(&event)
+                {
                     analysis.push(&event);
                 }
-                if let Some(analysis) = &mut sequencers {
+                if let Some(analysis) = &mut sequencers
+                    && !is_said(&event)
+                {
                     analysis.push(&event);
                 }
                 if let Some(analysis) = &mut lockset
-                    && (!matches!(event.what, What::Access(_)) || judge.is_own(event.place))
+                    && (event.access().is_none() || (judge.is_own(event.place) && !is_annotated))
                 {
                     analysis.push(&event);
                 }
             }
         }
         self.recorded.entries += entries;
+        self.functions.note(translator.called());
         let mut pairs = Gathering::new(&mut judge, modules);
         if let Some(analysis) = happens_before {
             pairs.add_findings(Analysis::HappensBefore, analysis.finish());

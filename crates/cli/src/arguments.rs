@@ -16,8 +16,8 @@ use std::time::Duration;
 pub use findings::{Detail, FailOn, Findings, Show, Verdicts};
 pub use kernel::{Demo, DemoOf, Kernel};
 pub use record::Record;
-pub use recording::{Analyze, Check};
-pub use store::{Remembering, Report, Triage};
+pub use recording::{Analyze, Check, Telling};
+pub use store::{Enough, Remembering, Report, Triage};
 
 const RUN_EXAMPLES: &str = "\
 Examples:
@@ -337,6 +337,9 @@ pub struct Watch {
     // Last, because their headings would hold for all options after them.
     #[command(flatten)]
     pub remembering: Remembering,
+
+    #[command(flatten)]
+    pub enough: Enough,
 
     #[command(flatten)]
     pub select: Select,

@@ -5,17 +5,20 @@
 
 mod combined;
 
-use crate::arguments::Check;
+use crate::arguments::{Check, Enough, Remembering, Telling};
 use crate::documents::repository;
-use crate::exit::{FAILED, Failure};
+use crate::exit::{self, FAILED, Failure};
+use crate::memory::Memory;
 use crate::observe::Quotes;
+use crate::project::Project;
 use crate::report::read_json;
 use crate::screen;
 use combined::combine;
 use redhanded_model::{Candidate, Race, RaceStanding, Report};
 use redhanded_process::Program;
 use redhanded_recorder::Engine;
-use redhanded_report::{Terminal, Writer, open_private};
+use redhanded_report::{SourceLine, Style, Terminal, Writer, open_private};
+use redhanded_store::Moment;
 use redhanded_sys::{self as sys, REQUESTS};
 use redhanded_target::Signals;
 use redhanded_verdict::judge;
@@ -32,9 +35,11 @@ pub use combined::tests::race;
 const TICK: Duration = Duration::from_millis(100);
 
 /// Checks a program; the exit status.
-pub fn check(arguments: &Check) -> Result<ExitCode, Failure> {
+pub fn check(arguments: &mut Check) -> Result<ExitCode, Failure> {
     // Before any thread is started.
     let signals = Signals::hold();
+    let memory = arguments.telling.settle(&mut arguments.remembering)?;
+    let arguments = &*arguments;
     let annotations = arguments.telling.findings.verdicts.read()?;
     arguments.telling.documents.check()?;
     Program::find(&arguments.program)?;
@@ -45,9 +50,15 @@ pub fn check(arguments: &Check) -> Result<ExitCode, Failure> {
     let recording = arguments.recording.as_deref().unwrap_or(&own);
     let mut steps = Steps::new(&signals);
 
+    let began = Moment::now();
     say(arguments, "recording");
     let mut record = redhanded(&["record", "--quiet", "-o"]);
-    record.arg(recording).arg("--").args(&arguments.program);
+    record.arg(recording);
+    let said = arguments.telling.findings.verdicts.annotations.as_deref();
+    if let Some(said) = said {
+        record.arg("--annotations").arg(said);
+    }
+    record.arg("--").args(&arguments.program);
     // A file of this name may be an earlier recording.
     let before = Written::at(recording);
     let recorded = steps.run(record)?;
@@ -58,7 +69,12 @@ pub fn check(arguments: &Check) -> Result<ExitCode, Failure> {
 
     say(arguments, "analysing the recording");
     let found = folder.path().join("analysed.json");
-    let analysed = steps.run(analysis(recording, &arguments.telling.sources, &found))?;
+    let analysed = steps.run(analysis(
+        recording,
+        &arguments.telling.sources,
+        said,
+        &found,
+    ))?;
     if !found.exists() {
         return Ok(status(analysed));
     }
@@ -75,8 +91,9 @@ pub fn check(arguments: &Check) -> Result<ExitCode, Failure> {
         hunted(arguments, &mut steps, &found, folder.path(), &mut report)?;
     }
     judge(&mut report, &annotations);
-    tell(arguments, &report)?;
-    if analysed.code() == Some(FAILED.into()) {
+    let is_whole = analysed.code() != Some(FAILED.into());
+    tell(arguments, &memory, &mut report, began, is_whole)?;
+    if !is_whole {
         return Ok(ExitCode::from(FAILED));
     }
     let findings = &arguments.telling.findings;
@@ -135,9 +152,23 @@ impl Written {
 }
 
 /// The step that analyses a recording. Its report is in `found` if there is one.
-pub fn analysis(recording: &Path, sources: &[PathBuf], found: &Path) -> Command {
-    let mut analyse = redhanded(&["analyze", "--quiet", "--fail-on", "never", "--json"]);
-    analyse.arg(found).arg(recording);
+pub fn analysis(
+    recording: &Path,
+    sources: &[PathBuf],
+    annotations: Option<&Path>,
+    found: &Path,
+) -> Command {
+    // What is to be remembered is for whoever asked.
+    let quietly = ["--quiet", "--no-project", "--fail-on", "never"];
+    let mut analyse = redhanded(&["analyze"]);
+    analyse
+        .args(quietly)
+        .arg("--json")
+        .arg(found)
+        .arg(recording);
+    if let Some(annotations) = annotations {
+        analyse.arg("--annotations").arg(annotations);
+    }
     for folder in sources {
         analyse.arg("--sources").arg(folder);
     }
@@ -205,8 +236,9 @@ fn hunted(
     let caught = folder.join("hunted.json");
     let said = folder.join("said");
     let limit = format!("{}ms", arguments.hunt.as_millis());
-    let mut hunt = redhanded(&["run", "--quiet", "--kill", "--fail-on", "never", "--for"]);
-    hunt.arg(limit).arg("--suspects").arg(found);
+    let mut hunt = redhanded(&["run", "--quiet", "--no-project", "--fail-on", "never"]);
+    hunt.args(["--kill", "--for"]).arg(limit);
+    hunt.arg("--suspects").arg(found);
     hunt.arg("--json").arg(&caught);
     for folder in &arguments.telling.sources {
         hunt.arg("--sources").arg(folder);
@@ -230,7 +262,17 @@ fn standing(race: &Race) -> Option<RaceStanding> {
     race.analysed.as_ref().map(|known| known.standing)
 }
 
-fn tell(arguments: &Check, report: &Report) -> Result<(), Failure> {
+/// Keeps the run if it is to be kept, shows the report and writes it.
+fn tell(
+    arguments: &Check,
+    memory: &Memory,
+    report: &mut Report,
+    began: Moment,
+    counts: bool,
+) -> Result<(), Failure> {
+    // A store that fails costs nobody the report.
+    let mut failure = memory.keep(report, began, counts).err();
+    let notes = memory.annotate(report);
     let source = Quotes::lines(&Quotes::of(report));
     let mut told = report.clone();
     if arguments.quiet {
@@ -239,16 +281,41 @@ fn tell(arguments: &Check, report: &Report) -> Result<(), Failure> {
             .retain(|race| standing(race) != Some(RaceStanding::Suspect));
     }
     if !arguments.quiet || !told.races.is_empty() {
-        let terminal = Terminal::new(screen::style())
-            .explaining(arguments.telling.findings.detail.explain)
-            .verbose(arguments.telling.findings.detail.verbose)
-            .with_assembly(arguments.telling.findings.detail.asm)
-            .showing_benign(arguments.telling.findings.verdicts.shows_benign())
-            .with_base(repository())
-            .with_source(Arc::clone(&source));
+        let terminal = arguments.telling.terminal(screen::style(), &source);
         let mut text = Vec::new();
         terminal.write(&told, &mut text)?;
         screen::show(&text);
     }
-    arguments.telling.documents.write(report, &source, None)
+    if !arguments.quiet {
+        for note in notes {
+            screen::say(&format!("redhanded: {note}"));
+        }
+    }
+    let store = memory.store.as_deref();
+    if let Err(unwritten) = arguments.telling.documents.write(report, &source, store) {
+        exit::fail(&mut failure, unwritten);
+    }
+    failure.map_or(Ok(()), Err)
+}
+
+impl Telling {
+    /// Takes from the project's settings what the command line leaves open, and reads what is
+    /// remembered.
+    pub fn settle(&mut self, asked: &mut Remembering) -> Result<Memory, Failure> {
+        Project::settle(&mut self.findings, asked, &mut self.sources)?;
+        let fail_on = self.findings.fail_on.unwrap_or_default();
+        // A recording has all that the program did: how many samples are enough is no question.
+        Memory::of(asked, Enough::default(), fail_on)
+    }
+
+    /// What a report is shown with.
+    pub fn terminal(&self, style: Style, source: &SourceLine) -> Terminal {
+        Terminal::new(style)
+            .explaining(self.findings.detail.explain)
+            .verbose(self.findings.detail.verbose)
+            .with_assembly(self.findings.detail.asm)
+            .showing_benign(self.findings.verdicts.shows_benign())
+            .with_base(repository())
+            .with_source(Arc::clone(source))
+    }
 }

@@ -44,7 +44,7 @@ impl Tracing {
         let Some(path) = &self.suspects else {
             return Ok(observation);
         };
-        let suspects = load(path, &watch.select.sources, &observation.signals)?;
+        let suspects = load(path, watch, &observation.signals)?;
         if suspects.one_sided > 0 && !watch.quiet {
             screen::say(&format!(
                 "redhanded: {} of the races in {} have only one side with a name and cannot be \
@@ -66,7 +66,7 @@ impl Tracing {
 }
 
 /// The suspects in a file.
-fn load(path: &Path, sources: &[PathBuf], signals: &Signals) -> Result<Suspects, Failure> {
+fn load(path: &Path, watch: &Watch, signals: &Signals) -> Result<Suspects, Failure> {
     let why = |error: ReadError| {
         let name = path.display();
         Failure::Usage(format!("cannot take suspects from {name}: {error}"))
@@ -79,7 +79,7 @@ fn load(path: &Path, sources: &[PathBuf], signals: &Signals) -> Result<Suspects,
     let mut file = open_regular(path).map_err(failed)?;
     let mut start = [0; 16];
     if file.read_exact(&mut start).is_ok() && is_recording(&start) {
-        return of_report(&analysed(path, sources, signals)?).map_err(why);
+        return of_report(&analysed(path, watch, signals)?).map_err(why);
     }
     file.rewind().map_err(failed)?;
     let mut bytes = Vec::new();
@@ -97,12 +97,13 @@ fn load(path: &Path, sources: &[PathBuf], signals: &Signals) -> Result<Suspects,
 }
 
 /// What `redhanded analyze` finds in a recording.
-fn analysed(path: &Path, sources: &[PathBuf], signals: &Signals) -> Result<Report, Failure> {
+fn analysed(path: &Path, watch: &Watch, signals: &Signals) -> Result<Report, Failure> {
     // Other processes are told of it by its path.
     let folder = tempfile::tempdir_in(temporary_place())?;
     let found = folder.path().join("analysed.json");
     let said = folder.path().join("said");
-    let mut analyse = analysis(path, sources, &found);
+    let annotations = watch.findings.verdicts.annotations.as_deref();
+    let mut analyse = analysis(path, &watch.select.sources, annotations, &found);
     analyse.stderr(open_private(&said)?);
     Steps::new(signals).run(analyse)?;
     if !found.exists() {

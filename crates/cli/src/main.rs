@@ -87,8 +87,8 @@ fn command() -> ExitCode {
         }
         Command::Record(arguments) => record::record(&arguments),
         Command::Replay(arguments) => replay::replay(&arguments),
-        Command::Check(arguments) => check::check(&arguments),
-        Command::Analyze(arguments) => analyze::analyze(&arguments),
+        Command::Check(mut arguments) => check::check(&mut arguments),
+        Command::Analyze(mut arguments) => analyze::analyze(&mut arguments),
         Command::Report(report) => report::report(&report),
         Command::Triage(triage) => triage::triage(&triage),
         Command::Generate { what, folder } => generate::generate(what, folder.as_deref()),

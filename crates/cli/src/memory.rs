@@ -1,7 +1,7 @@
 //! What a run has to do with earlier ones: the store it is kept in, what is known from
 //! before, and what needs no attention.
 
-use crate::arguments::{FailOn, Remembering};
+use crate::arguments::{Enough, FailOn, Remembering};
 use crate::documents::repository;
 use crate::exit::Failure;
 use crate::screen;
@@ -33,7 +33,7 @@ pub struct Memory {
 
 impl Memory {
     /// What is asked for. What cannot be used is an error now, and not after the run.
-    pub fn of(asked: &Remembering, fail_on: FailOn) -> Result<Self, Failure> {
+    pub fn of(asked: &Remembering, enough: Enough, fail_on: FailOn) -> Result<Self, Failure> {
         let store = match &asked.store {
             Some(path) => Some(path.clone()),
             None if asked.remember => Some(default_store()?),
@@ -57,9 +57,23 @@ impl Memory {
                 Some(path) => Suppressions::read(path)?,
                 None => Suppressions::default(),
             },
-            min_samples: asked.min_samples.unwrap_or(0),
-            min_coverage: asked.min_coverage.unwrap_or(0.0),
+            min_samples: enough.min_samples.unwrap_or(0),
+            min_coverage: enough.min_coverage.unwrap_or(0.0),
         })
+    }
+
+    /// Keeps a run that is over, if runs are kept, and says of each race how it stands. A run that
+    /// does not `count` does not make its races known. Nothing may be forked after this.
+    pub fn keep(&self, report: &mut Report, began: Moment, counts: bool) -> Result<(), Failure> {
+        let Some(path) = &self.store else {
+            return Ok(());
+        };
+        let mut recorder = Recorder::new(path, report.run.program.clone())?;
+        recorder.begin(began);
+        for race in &report.races {
+            recorder.saw(race);
+        }
+        recorder.finish(report, counts)
     }
 
     /// Says of each race what is known and decided; what there is to say about the entries
@@ -190,10 +204,10 @@ impl Recorder {
         })
     }
 
-    /// The program was started.
-    pub fn begin(&mut self) {
+    /// The program was started at this moment.
+    pub fn begin(&mut self, at: Moment) {
         if self.run.is_none() {
-            match self.store.begin(&self.program, Moment::now()) {
+            match self.store.begin(&self.program, at) {
                 Ok(run) => self.run = Some(run),
                 Err(error) => self.fail(error),
             }

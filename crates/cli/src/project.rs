@@ -1,6 +1,6 @@
 //! The project's own settings: `redhanded.toml` in the root of its repository.
 
-use crate::arguments::FailOn;
+use crate::arguments::{FailOn, Findings, Remembering};
 use crate::documents::repository;
 use crate::exit::Failure;
 use crate::screen;
@@ -52,8 +52,31 @@ impl Project {
         Self::of(&repository())
     }
 
+    /// Takes from the settings what the command line leaves open of these: which findings fail a
+    /// run, what is remembered, and where source files are. Gives the settings, for the rest.
+    pub fn settle(
+        findings: &mut Findings,
+        asked: &mut Remembering,
+        sources: &mut Vec<PathBuf>,
+    ) -> Result<Self, Failure> {
+        if asked.no_project {
+            return Ok(Self::default());
+        }
+        let mut project = Self::here()?;
+        findings.fail_on = findings.fail_on.or(project.fail_on()?);
+        if asked.store.is_none() && !asked.remember {
+            (asked.store, asked.remember) = (project.store.take(), project.remember);
+        }
+        asked.baseline = asked.baseline.take().or(project.baseline.take());
+        asked.suppressions = asked.suppressions.take().or(project.suppressions.take());
+        if sources.is_empty() {
+            *sources = std::mem::take(&mut project.sources);
+        }
+        Ok(project)
+    }
+
     /// Which findings fail a run, if it says so.
-    pub fn fail_on(&self) -> Result<Option<FailOn>, Failure> {
+    fn fail_on(&self) -> Result<Option<FailOn>, Failure> {
         let name = self.fail_on.as_deref();
         let which = name.map(|name| {
             let unknown = |_| {

@@ -3,6 +3,7 @@
 use crate::arguments::{Record, ShowProgress};
 use crate::exit::{self, Failure};
 use crate::screen;
+use crate::verdicts::read_annotations;
 use redhanded_process::Program;
 use redhanded_recorder::{Engine, Options, Outcome, Progress};
 use redhanded_recording::{Ending, Header, Writer};
@@ -29,6 +30,9 @@ pub fn record(arguments: &Record) -> Result<ExitCode, Failure> {
             program.path.display()
         )));
     }
+    let annotations = read_annotations(arguments.annotations.as_deref())?;
+    let functions = annotations.functions().map(|(name, ..)| name.to_owned());
+    let functions: Vec<String> = functions.collect();
     let engine = Engine::find()?;
     let path = arguments
         .output
@@ -41,10 +45,12 @@ pub fn record(arguments: &Record) -> Result<ExitCode, Failure> {
     };
     let file = open_private(&path).map_err(failed)?;
     let empty = file.try_clone().map_err(failed)?;
-    let writer = Writer::new(BufWriter::new(file), &header(&program)).map_err(failed)?;
+    let writer =
+        Writer::new(BufWriter::new(file), &header(&program, &functions)).map_err(failed)?;
     let options = Options {
         until: arguments.until,
         kill: arguments.kill,
+        functions,
     };
     let mut shown = Display::new(arguments);
     let outcome = redhanded_recorder::record(&program, &engine, options, &signals, writer, |at| {
@@ -82,7 +88,7 @@ fn default(program: &Program) -> PathBuf {
     name.into()
 }
 
-fn header(program: &Program) -> Header {
+fn header(program: &Program, functions: &[String]) -> Header {
     let text = |text: &std::ffi::OsString| text.to_string_lossy().into_owned();
     let folder = std::env::current_dir().unwrap_or_default();
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
@@ -95,6 +101,7 @@ fn header(program: &Program) -> Header {
         arguments: program.arguments.iter().skip(1).map(text).collect(),
         folder: folder.to_string_lossy().into_owned(),
         started: now.map_or(0, |time| time.as_secs()),
+        functions: functions.to_vec(),
     }
 }
 

@@ -80,17 +80,12 @@ pub fn run(arguments: Run) -> Result<ExitCode, Failure> {
 impl Watch {
     /// Takes from the project's settings what the command line leaves open.
     pub fn settle(&mut self) -> Result<(), Failure> {
-        let project = Project::here()?;
-        self.findings.fail_on = self.findings.fail_on.or(project.fail_on()?);
-        let asked = &mut self.remembering;
-        if asked.store.is_none() && !asked.remember {
-            (asked.store, asked.remember) = (project.store, project.remember);
-        }
-        asked.baseline = asked.baseline.take().or(project.baseline);
-        asked.suppressions = asked.suppressions.take().or(project.suppressions);
-        asked.min_samples = asked.min_samples.or(project.min_samples);
-        asked.min_coverage = asked.min_coverage.or(project.min_coverage);
         let select = &mut self.select;
+        let sources = &mut select.sources;
+        let project = Project::settle(&mut self.findings, &mut self.remembering, sources)?;
+        let enough = &mut self.enough;
+        enough.min_samples = enough.min_samples.or(project.min_samples);
+        enough.min_coverage = enough.min_coverage.or(project.min_coverage);
         for (asked, settled) in [
             (&mut select.module, project.module),
             (&mut select.file, project.file),
@@ -99,9 +94,6 @@ impl Watch {
             if asked.is_empty() {
                 *asked = settled;
             }
-        }
-        if select.sources.is_empty() {
-            select.sources = project.sources;
         }
         Ok(())
     }
@@ -161,7 +153,11 @@ impl Watch {
             core: None,
             log: self.log.clone(),
             events: self.events.clone(),
-            memory: Memory::of(&self.remembering, self.findings.fail_on.unwrap_or_default())?,
+            memory: Memory::of(
+                &self.remembering,
+                self.enough,
+                self.findings.fail_on.unwrap_or_default(),
+            )?,
             on_race: None,
             annotations: self.findings.verdicts.read()?,
             suspects: Vec::new(),

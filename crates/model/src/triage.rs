@@ -120,6 +120,9 @@ impl Race {
 pub struct Grounds {
     /// Its class.
     pub class: Class,
+    /// Whether an analysis only suspected it.
+    #[serde(default)]
+    pub suspect: bool,
     /// Whether an allocator freed the block.
     pub freed: bool,
     /// Whether its verdict was that it does harm.
@@ -151,6 +154,7 @@ impl Grounds {
         let verdict = race.verdict.as_ref();
         Self {
             class: race.class,
+            suspect: race.is_suspect(),
             freed: race.rule == Some(Rule::FreedWhileItStood),
             harmful: verdict.is_some_and(|verdict| verdict.call.is_harmful()),
             kinds,
@@ -169,6 +173,9 @@ impl Grounds {
         };
         if seen.class == Class::Race && self.class != Class::Race {
             return Some("it is a race for certain now");
+        }
+        if self.suspect && !seen.suspect {
+            return Some("it is more than a suspicion now");
         }
         if seen.freed && !self.freed {
             return Some("the memory was freed while the other access stood");

@@ -5,11 +5,12 @@ use crate::engine::Engine;
 use crate::launch::launch;
 use crate::streams::{Came, Streams};
 use redhanded_process::Program;
-use redhanded_recording::wire::ChunkKind;
+use redhanded_recording::wire::{ChunkKind, LONGEST_OWN, MOST_OWN};
 use redhanded_recording::{Counts, Ending, MOST_THREADS, Writer};
 use redhanded_sys::{self as sys, Change, Launch};
 use redhanded_target::{Signals, TargetError};
 use std::collections::HashSet;
+use std::fs::OpenOptions;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -27,13 +28,18 @@ const LAST: Duration = Duration::from_secs(1);
 /// may write for ever.
 const AFTERMATH: Duration = Duration::from_secs(5);
 
+/// The file in the private folder that names the program's own functions.
+const FUNCTIONS: &str = "functions";
+
 /// How a program is recorded.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Options {
     /// After this time nothing more is recorded.
     pub until: Option<Duration>,
     /// Whether the program is ended then.
     pub kill: bool,
+    /// Functions of the program's own whose calls are recorded, too, by their symbols.
+    pub functions: Vec<String>,
 }
 
 /// How far a recording is.
@@ -90,6 +96,21 @@ fn system(what: &'static str) -> impl FnOnce(io::Error) -> RecordError {
     move |source| RecordError::System { what, source }
 }
 
+/// Names the program's own functions to the recorder, which finds them in `folder`.
+fn name(functions: &[String], folder: &Path) -> io::Result<()> {
+    let list: String = functions.iter().map(|name| format!("{name}\n")).collect();
+    let lines = list.bytes().filter(|byte| *byte == b'\n').count();
+    if functions.len() > MOST_OWN || list.len() > LONGEST_OWN || lines != functions.len() {
+        let most = format!("there may be {MOST_OWN}, in {LONGEST_OWN} bytes, without line breaks");
+        return Err(io::Error::other(most));
+    }
+    let mut file = OpenOptions::new()
+        .create_new(true)
+        .write(true)
+        .open(folder.join(FUNCTIONS))?;
+    file.write_all(list.as_bytes())
+}
+
 /// Runs `program` under the recorder, and appends what it writes to `writer` until it ends.
 ///
 /// # Errors
@@ -104,6 +125,7 @@ pub fn record<W: Write>(
 ) -> Result<Outcome, RecordError> {
     let folder = private_folder().map_err(system("make a private folder"))?;
     let mut streams = Streams::make(folder.path()).map_err(system("make pipes"))?;
+    name(&options.functions, folder.path()).map_err(system("name functions to the recorder"))?;
     let started = Instant::now();
     let child = launch(program, engine, folder.path(), signals.held())?;
     child.go().map_err(system("start the program"))?;

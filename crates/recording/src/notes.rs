@@ -16,6 +16,8 @@ pub struct Header {
     pub folder: String,
     /// When, in seconds since 1970.
     pub started: u64,
+    /// The program's own functions that the recorder was told to hook.
+    pub functions: Vec<String>,
 }
 
 /// What a recording ends with, if it was not cut short.

@@ -7,6 +7,7 @@
 mod barriers;
 mod calls;
 mod memory;
+mod own;
 mod system;
 
 use crate::entries::Item;
@@ -14,14 +15,15 @@ use crate::reader::Process;
 use crate::steps::{Step, result_of};
 use crate::wire::{Function, Kind};
 use barriers::Barriers;
-use calls::{Open, is_allocator, keeps_inner};
+use calls::{Called, Open, hides_all, is_own, keeps_inner};
 pub use memory::{Allocation, Origin};
 use memory::{Memory, bytes};
+pub use own::{Lock, Own, Owns, Size};
 use redhanded_analysis::{
     Access, Atomicity, Event, Mode, Object, ObjectKind, Ordering, Place, What,
 };
 use redhanded_model::{AccessKind, Bytes, TaskId};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use system::{Calling, Futexes};
 
 /// A longer access is cut off. The kernel and `rep movs` make long ones, and a length is foreign.
@@ -166,6 +168,10 @@ pub struct Translator<'a> {
     memory: Memory,
     futexes: Futexes,
     barriers: Barriers,
+    owns: Owns,
+    /// Which of these were called.
+    called: HashSet<u64>,
+    is_annotated: bool,
     lost: u64,
 }
 
@@ -233,8 +239,31 @@ impl<'a> Translator<'a> {
             memory: Memory::default(),
             futexes: Futexes::default(),
             barriers: Barriers::default(),
+            owns: Owns::default(),
+            called: HashSet::new(),
+            is_annotated: false,
             lost: 0,
         }
+    }
+
+    /// The same, with what functions of the program's own mean.
+    #[must_use]
+    pub fn with(self, owns: &Owns) -> Self {
+        let owns = owns.clone();
+        Self { owns, ..self }
+    }
+
+    /// Whether the last step was a call of such a function, or within one. What is said of these is
+    /// for analyses that only suspect: the others keep to what the instructions did.
+    #[must_use]
+    pub const fn is_annotated(&self) -> bool {
+        self.is_annotated
+    }
+
+    /// The numbers of those functions that were called so far.
+    #[must_use]
+    pub const fn called(&self) -> &HashSet<u64> {
+        &self.called
     }
 
     /// The threads so far, by the numbers that events have.
@@ -276,6 +305,17 @@ impl<'a> Translator<'a> {
 
     /// Translates a step. What it means is added to `events`.
     pub fn step(&mut self, step: &Step, judge: &mut dyn Judge, events: &mut Vec<Event>) {
+        let was_within = self.is_within_own(step.thread);
+        self.translate(step, judge, events);
+        self.is_annotated = was_within || self.is_within_own(step.thread);
+    }
+
+    fn is_within_own(&self, thread: u32) -> bool {
+        let thread = self.threads.get(thread as usize);
+        thread.is_some_and(|thread| thread.open.iter().any(is_own))
+    }
+
+    fn translate(&mut self, step: &Step, judge: &mut dyn Judge, events: &mut Vec<Event>) {
         let Step { thread, item, .. } = step;
         if self.threads.get(*thread as usize).is_none() {
             return;
@@ -482,7 +522,7 @@ impl<'a> Translator<'a> {
     ) {
         let open = &self.threads[thread as usize].open;
         let touched = touched(item);
-        if touched.len == 0 || open.iter().any(|open| is_allocator(open.function)) {
+        if touched.len == 0 || open.iter().any(hides_all) {
             return;
         }
         // What a call does within the runtime is told by the call.
@@ -504,7 +544,7 @@ impl<'a> Translator<'a> {
         let open = &self.threads[thread as usize].open;
         let touched = touched(item);
         if touched.len == 0
-            || open.iter().any(|open| is_allocator(open.function))
+            || open.iter().any(hides_all)
             || (is_told(open, touched) && judge.is_runtime(item.entry.site()))
         {
             out.put(What::Fence);
@@ -518,17 +558,24 @@ impl<'a> Translator<'a> {
     }
 
     fn call(&mut self, thread: u32, item: &Item, out: &mut Out<'_>) {
-        let Some(function) = Function::new(item.entry.address) else {
+        let number = item.entry.address;
+        let known = Function::new(number).map(Called::Known);
+        let Some(called) = known.or_else(|| self.owns.get(number).cloned().map(Called::Own)) else {
             out.put(What::Fence);
             return;
         };
+        if matches!(called, Called::Own(_)) {
+            self.called.insert(number);
+        }
         let argument = |index| item.value(index).unwrap_or(0);
         let open = Open {
-            function,
+            number,
+            called,
             arguments: [argument(0), argument(1), argument(2)],
             place: out.place,
             has_retaken: false,
         };
+        calls::entered(&open, &mut self.memory, &mut self.barriers, out);
         let calls = &mut self.threads[thread as usize].open;
         if calls.len() < DEEPEST {
             calls.push(open);
@@ -536,23 +583,20 @@ impl<'a> Translator<'a> {
             // Nobody will know what its return means.
             self.lost = self.lost.saturating_add(1);
         }
-        calls::entered(&open, &mut self.memory, &mut self.barriers, out);
     }
 
     fn returned(&mut self, thread: u32, item: &Item, out: &mut Out<'_>) {
         let calls = &mut self.threads[thread as usize].open;
-        let function = Function::new(item.entry.address);
+        let number = item.entry.address;
         // Calls that were left by an exception or a jump have no return.
-        let at = calls
-            .iter()
-            .rposition(|open| Some(open.function) == function);
+        let at = calls.iter().rposition(|open| open.number == number);
         let Some(at) = at else {
             out.put(What::Fence);
             return;
         };
-        let open = calls[at];
+        let open = calls.swap_remove(at);
         calls.truncate(at);
-        if calls::is_join(open.function) && calls::succeeded(item) {
+        if calls::is_join(&open) && calls::succeeded(item) {
             match self.joined(open.arguments[0]) {
                 Some(child) => out.put(What::Join { child }),
                 None => out.put(What::Fence),
@@ -595,7 +639,7 @@ impl<'a> Translator<'a> {
             self.by_kernel(thread, &calling, result, false, judge, out);
         }
         let open = self.threads[thread as usize].open.last();
-        let is_inner = open.is_some_and(|open| !calls::shows_waiting(open.function));
+        let is_inner = open.is_some_and(|open| !calls::shows_waiting(open));
         system::entered(&calling, is_inner, &mut self.memory, &mut self.futexes, out);
         self.threads[thread as usize].calling = Some(calling);
     }
@@ -613,7 +657,7 @@ impl<'a> Translator<'a> {
         };
         let result = item.value(0).unwrap_or(0).cast_signed();
         let open = self.threads[thread as usize].open.last();
-        let is_inner = open.is_some_and(|open| !calls::shows_waiting(open.function));
+        let is_inner = open.is_some_and(|open| !calls::shows_waiting(open));
         if calling.creates()
             && let Ok(tid) = u32::try_from(result)
             && tid != 0
@@ -644,7 +688,7 @@ impl<'a> Translator<'a> {
         judge: &mut dyn Judge,
         out: &mut Out<'_>,
     ) {
-        if !self.threads[thread as usize].open.is_empty() {
+        if !self.threads[thread as usize].open.iter().all(is_own) {
             return;
         }
         out.place = calling.place;

@@ -200,6 +200,19 @@ pub const MOST_PROCESSES: u32 = 4096;
 /// No chunk of the recorder's stream is longer.
 pub const LONGEST_CHUNK: u32 = 4 << 20;
 
+/// The number of the first of the program's own functions that the recorder was told to hook: its
+/// place in [`Header::functions`](crate::Header::functions) is added.
+pub const FIRST_OWN: u64 = 1024;
+
+/// No more of them are hooked.
+pub const MOST_OWN: usize = 256;
+
+/// Nor are longer names, all together, with a byte for the end of each.
+pub const LONGEST_OWN: usize = 32 << 10;
+
+/// How many of their arguments are recorded.
+pub const OWN_ARGUMENTS: usize = 3;
+
 macro_rules! functions {
     ($($name:ident = $number:literal: $symbol:literal, $arguments:literal;)*) => {
         /// A function whose calls and returns are recorded.

@@ -16,6 +16,7 @@ fn header() -> Header {
         arguments: vec!["-x".into()],
         folder: "/".into(),
         started: 7,
+        functions: vec!["take".into()],
     }
 }
 

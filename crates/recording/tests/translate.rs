@@ -9,6 +9,8 @@ use std::path::Path;
 
 #[path = "translate/kernel.rs"]
 mod kernel;
+#[path = "translate/own.rs"]
+mod own;
 #[path = "translate/unusual.rs"]
 mod unusual;
 

@@ -1,4 +1,5 @@
-//! What a user says of functions, variables and fields without touching the source.
+//! What a user says of functions, variables and fields without touching the source: of races, and
+//! of functions that are locks or allocators, which analyses of recordings must know.
 
 use redhanded_model::Race;
 use serde::Deserialize;
@@ -37,7 +38,64 @@ pub struct Entry {
     benign: Option<String>,
     protected_by: Option<String>,
     reused: bool,
+    locks: Option<Of>,
+    read_locks: Option<Of>,
+    unlocks: Option<Of>,
+    allocates: Option<Of>,
+    frees: Option<Of>,
 }
+
+/// What a function locks, allocates or frees.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Of {
+    /// What this argument of its calls has, counted from 1: the address of a lock or a block, or
+    /// a size in bytes.
+    Argument(usize),
+    /// The lock of this name, which no argument tells.
+    Name(String),
+    /// So many bytes.
+    Bytes(u64),
+}
+
+/// What a function of the program's own does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Does {
+    /// It takes a lock that nobody else holds then.
+    Locks,
+    /// It takes a lock that readers hold together.
+    ReadLocks,
+    /// It gives a lock back.
+    Unlocks,
+    /// It hands out memory.
+    Allocates,
+    /// It takes memory back.
+    Frees,
+}
+
+impl Does {
+    const ALL: [Self; 5] = [
+        Self::Locks,
+        Self::ReadLocks,
+        Self::Unlocks,
+        Self::Allocates,
+        Self::Frees,
+    ];
+
+    /// Whether it can be said of this.
+    fn takes(self, of: &Of) -> bool {
+        match of {
+            Of::Argument(number) => (1..=MOST_ARGUMENTS).contains(number),
+            Of::Name(name) => {
+                matches!(self, Self::Locks | Self::ReadLocks | Self::Unlocks) && !name.is_empty()
+            }
+            Of::Bytes(bytes) => self == Self::Allocates && *bytes > 0,
+        }
+    }
+}
+
+/// So many arguments of a call are recorded.
+const MOST_ARGUMENTS: usize = 3;
 
 /// What an annotation says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,12 +142,36 @@ impl Annotations {
     pub fn of<'a>(&'a self, race: &'a Race) -> impl Iterator<Item = Says<'a>> {
         self.entries
             .iter()
-            .filter(|entry| entry.fits(race))
+            .filter(|entry| entry.role().is_none() && entry.fits(race))
             .map(Entry::says)
+    }
+
+    /// The functions that are said to be locks or allocators, by their symbols.
+    pub fn functions(&self) -> impl Iterator<Item = (&str, Does, &Of)> {
+        self.entries.iter().filter_map(|entry| {
+            let (does, of) = entry.role()?;
+            Some((entry.function.as_deref()?, does, of))
+        })
     }
 }
 
 impl Entry {
+    fn of(&self, does: Does) -> Option<&Of> {
+        match does {
+            Does::Locks => self.locks.as_ref(),
+            Does::ReadLocks => self.read_locks.as_ref(),
+            Does::Unlocks => self.unlocks.as_ref(),
+            Does::Allocates => self.allocates.as_ref(),
+            Does::Frees => self.frees.as_ref(),
+        }
+    }
+
+    /// What it says that its function does.
+    fn role(&self) -> Option<(Does, &Of)> {
+        let mut all = Does::ALL.into_iter();
+        all.find_map(|does| Some((does, self.of(does)?)))
+    }
+
     fn check(&self) -> Result<(), &'static str> {
         if self.function.is_none() && self.variable.is_none() && self.field.is_none() {
             return Err("is about nothing: function, variable or field is expected");
@@ -100,8 +182,26 @@ impl Entry {
             self.protected_by.is_some(),
             self.reused,
         ];
-        match says.iter().filter(|said| **said).count() {
-            0 => Err("says nothing: ignore, benign, protected-by or reused is expected"),
+        let roles = Does::ALL.map(|does| self.of(does).is_some());
+        if let Some((does, of)) = self.role() {
+            if self.variable.is_some() || self.field.is_some() {
+                return Err("is about more than a function, which alone can lock or allocate");
+            }
+            if self.function.as_ref().is_some_and(|name| !is_symbol(name)) {
+                return Err("is about no single function: its symbol is expected, without *");
+            }
+            if !does.takes(of) {
+                return Err(
+                    "does not say what: { argument = N } from 1 to 3 is expected, for locks \
+                            also { name = \"…\" }, and for allocates also { bytes = N }",
+                );
+            }
+        }
+        match says.iter().chain(&roles).filter(|said| **said).count() {
+            0 => Err(
+                "says nothing: ignore, benign, protected-by, reused, locks, read-locks, unlocks, \
+                      allocates or frees is expected",
+            ),
             1 if self
                 .benign
                 .as_deref()
@@ -110,9 +210,7 @@ impl Entry {
                 Err("gives no reason: benign = \"because…\" is expected")
             }
             1 => Ok(()),
-            _ => {
-                Err("says two things: only one of ignore, benign, protected-by and reused can hold")
-            }
+            _ => Err("says two things: give each an annotation of its own"),
         }
     }
 
@@ -146,6 +244,11 @@ impl Entry {
             && self.variable.as_ref().is_none_or(variable)
             && self.field.as_ref().is_none_or(field)
     }
+}
+
+/// Whether the name can be that of one symbol.
+fn is_symbol(name: &str) -> bool {
+    !name.is_empty() && !name.contains(|c: char| c == '*' || c.is_whitespace())
 }
 
 /// Whether a name fits a pattern, in which `*` stands for anything.
@@ -191,6 +294,49 @@ mod tests {
         );
         assert!(!unknown.contains('\n'));
         assert!(why("[[annotation").contains("line 1"));
+    }
+
+    #[test]
+    fn functions_are_said_to_be_locks_and_allocators() {
+        let about =
+            |name: &str, says: &str| format!("[[annotation]]\nfunction = \"{name}\"\n{says}\n");
+        let text = [
+            about("take", "locks = { argument = 1 }"),
+            about("enter", "read-locks = { name = \"big\" }"),
+            about("get", "allocates = { bytes = 64 }"),
+            about("other", "ignore = true"),
+        ];
+        let annotations = parse(&text.concat()).unwrap();
+        let functions: Vec<_> = annotations.functions().collect();
+        assert_eq!(
+            functions,
+            [
+                ("take", Does::Locks, &Of::Argument(1)),
+                ("enter", Does::ReadLocks, &Of::Name("big".to_owned())),
+                ("get", Does::Allocates, &Of::Bytes(64)),
+            ]
+        );
+        for (name, says, why) in [
+            ("take", "locks = { argument = 4 }", "from 1 to 3"),
+            ("take", "locks = { bytes = 4 }", "does not say what"),
+            ("get", "allocates = { name = \"x\" }", "does not say what"),
+            ("ta*", "unlocks = { argument = 1 }", "no single function"),
+            (
+                "f",
+                "variable = \"v\"\nfrees = { argument = 1 }",
+                "more than a function",
+            ),
+            (
+                "f",
+                "ignore = true\nfrees = { argument = 1 }",
+                "says two things",
+            ),
+            ("f", "locks = { argument = 1, name = \"x\" }", "line 3"),
+        ] {
+            let refused = parse(&about(name, says)).unwrap_err();
+            assert!(refused.contains(why), "{refused}");
+            assert!(!refused.contains('\n'), "{refused}");
+        }
     }
 
     #[test]

@@ -13,7 +13,7 @@ mod annotations;
 mod rules;
 mod subject;
 
-pub use annotations::{AnnotationError, Annotations};
+pub use annotations::{AnnotationError, Annotations, Does, Of};
 pub use rules::{RULES, RuleEntry};
 
 use redhanded_model::{AccessReport, Call, Fingerprint, Race, Report, Verdict, combine};

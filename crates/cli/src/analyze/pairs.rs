@@ -8,7 +8,7 @@ use redhanded_model::{
     AccessKind, Analysed, Analysis, Avma, Block, Bytes, Change, Form, ModuleId, RaceStanding,
     Region, Registers, SpaceId, Svma, TaskId, ThreadName, WindowEnd, WindowId, WindowRecord,
 };
-use redhanded_recording::translate::{Allocation, Judge, Origin, Translator, accessed};
+use redhanded_recording::translate::{Allocation, Judge, Owns, Translator, accessed};
 use redhanded_recording::{Damage, Item, Process, Recording, steps};
 use redhanded_report::Progress;
 use std::collections::HashMap;
@@ -176,6 +176,7 @@ impl<'j, 'a> Gathering<'j, 'a> {
 pub fn resolve(
     recording: &Recording,
     process: &Process,
+    owns: &Owns,
     pairs: &mut [Pair],
     progress: &Progress,
 ) -> Vec<Place> {
@@ -190,7 +191,7 @@ pub fn resolve(
             wanted.entry(key).or_default().push((index, at));
         }
     }
-    let mut translator = Translator::new(process);
+    let mut translator = Translator::new(process).with(owns);
     let mut events = Vec::new();
     let mut current = vec![0; process.threads().len()];
     let mut calling: Vec<Option<Item>> = vec![None; process.threads().len()];
@@ -312,12 +313,11 @@ impl Pair {
             sampled_code: Vec::new(),
             around: Around {
                 pointed: Vec::new(),
-                block: place.as_ref().and_then(|place| match place.origin {
-                    Origin::Heap { .. } => Some(Block {
+                block: place.as_ref().and_then(|place| {
+                    place.origin.is_block().then_some(Block {
                         address: place.bytes.start.0,
                         size: place.bytes.len,
-                    }),
-                    Origin::Mapping => None,
+                    })
                 }),
                 frame: None,
                 created: vec![created(one.thread), created(other.thread)],
@@ -354,10 +354,7 @@ fn region(
             module: module.name.clone(),
         };
     }
-    if place
-        .as_ref()
-        .is_some_and(|place| matches!(place.origin, Origin::Heap { .. }))
-    {
+    if place.as_ref().is_some_and(|place| place.origin.is_block()) {
         return Region::Heap;
     }
     let stack = translator.tasks().iter().rposition(|task| {

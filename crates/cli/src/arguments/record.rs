@@ -37,6 +37,11 @@ pub struct Record {
     #[arg(long, requires = "until")]
     pub kill: bool,
 
+    /// Record the calls of the locks and allocators in FILE, too, for an analysis with the same file
+    /// (docs/analyses.md)
+    #[arg(long, value_name = "FILE")]
+    pub annotations: Option<PathBuf>,
+
     /// Say nothing but errors
     #[arg(short, long)]
     pub quiet: bool,

@@ -1,6 +1,6 @@
 //! The commands that are about recordings.
 
-use super::{Documents, Findings, ShowProgress, duration};
+use super::{Documents, Findings, Remembering, ShowProgress, duration};
 use clap::{Args, ValueEnum};
 use redhanded_model::Analysis;
 use std::ffi::OsString;
@@ -60,6 +60,10 @@ pub struct Analyze {
     /// Print nothing but what went wrong
     #[arg(long, short)]
     pub quiet: bool,
+
+    // Last, because its heading would hold for all options after it.
+    #[command(flatten)]
+    pub remembering: Remembering,
 }
 
 #[derive(Debug, Args)]
@@ -68,6 +72,8 @@ Examples:
   redhanded check -- ./unit-test               record it, find its races, catch them
   redhanded check --hunt 0 -- ./unit-test      do not run it again to catch them
   redhanded check --json races.json -- ./test  write a report for scripts (docs/json.md)
+  redhanded check --store races.db --fail-on new -- ./test
+                                               fail for new races only (docs/store.md)
 
 Each race is caught (both threads stopped at their accesses), unordered (nothing kept the two apart
 in the recorded execution) or a suspect.
@@ -97,6 +103,10 @@ pub struct Check {
     /// Print only races and what went wrong
     #[arg(long, short)]
     pub quiet: bool,
+
+    // Last, because its heading would hold for all options after it.
+    #[command(flatten)]
+    pub remembering: Remembering,
 }
 
 /// An analysis.

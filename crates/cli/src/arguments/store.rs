@@ -27,6 +27,15 @@ pub struct Remembering {
     #[arg(long, value_name = "FILE")]
     pub suppressions: Option<PathBuf>,
 
+    /// Take no settings from redhanded.toml
+    #[arg(long)]
+    pub no_project: bool,
+}
+
+/// How much a run must have sampled.
+#[derive(Clone, Copy, Debug, Default, Args)]
+#[command(next_help_heading = "What is remembered")]
+pub struct Enough {
     /// A run with fewer samples says nothing: its exit status is 67 if it finds no race
     #[arg(long, value_name = "N")]
     pub min_samples: Option<u64>,

@@ -15,6 +15,7 @@ use redhanded_report::Tally;
 use redhanded_session::{
     Answer, Asker, Finished, Heard, ImageFile, Listener, LogFile, Lost, Mapped, Question, Record,
 };
+use redhanded_store::Moment;
 use redhanded_target::Ending;
 use std::path::PathBuf;
 use std::time::Instant;
@@ -92,7 +93,7 @@ impl Watching<'_> {
                     self.files.clear();
                     self.pid = Some(pid);
                     if let Some(recorder) = &mut self.recorder {
-                        recorder.begin();
+                        recorder.begin(Moment::now());
                     }
                     if let Some(events) = &mut self.events {
                         events.started(&self.program, pid);

@@ -154,7 +154,10 @@ pub fn runs(path: Option<&PathBuf>) -> Result<String, Failure> {
     for run in store.runs()? {
         let samples = run.run.as_ref().map_or_else(
             || "did not come to its end".to_owned(),
-            |told| format!("{} samples", told.samples),
+            |told| match &told.recorded {
+                Some(recorded) => format!("{} entries recorded", recorded.entries),
+                None => format!("{} samples", told.samples),
+            },
         );
         text.push_str(&format!(
             "{:>4}  {}  {:>4} {:<5}  {samples}  {}\n",

@@ -147,7 +147,7 @@ fn report(place: &Place, name: &str) -> Value {
     serde_json::from_slice(&fs::read(place.path(name)).unwrap()).unwrap()
 }
 
-fn has_recorder() -> bool {
+pub fn has_recorder() -> bool {
     let beside = Path::new(env!("CARGO_BIN_EXE_redhanded")).with_file_name("recorder");
     if !beside.join("libredhanded_recorder.so").exists() {
         eprintln!("skipped: this test needs `cargo xtask recorder`");

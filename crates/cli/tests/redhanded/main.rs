@@ -8,6 +8,7 @@
 )]
 
 mod analyze;
+mod annotated;
 mod attach;
 mod bad_input;
 mod ci;
@@ -28,6 +29,7 @@ mod page;
 mod permissions;
 mod place;
 mod record;
+mod remembered;
 mod replay;
 mod reports;
 mod screen;

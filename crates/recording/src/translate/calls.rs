@@ -2,6 +2,7 @@
 
 use super::barriers::{Barriers, all_of};
 use super::memory::{Memory, Origin, bytes};
+use super::own::{self, Own};
 use super::{ENDED, OPENMP, Out};
 use crate::entries::Item;
 use crate::wire::Function;
@@ -21,10 +22,21 @@ const ATOMIC: u64 = 2;
 /// How long the guard of a static is, and `pthread_once_t`.
 const GUARD: u64 = 8;
 
+/// Which function was called.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Called {
+    /// One whose meaning is known.
+    Known(Function),
+    /// One of the program's own, of which somebody said what it means.
+    Own(Own),
+}
+
 /// A call that has not returned.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Open {
-    pub function: Function,
+    /// The function's number in the recording.
+    pub number: u64,
+    pub called: Called,
     pub arguments: [u64; 3],
     pub place: Place,
     /// Whether the mutex of a condition was taken again before the call returned.
@@ -34,8 +46,18 @@ pub struct Open {
 /// How large the pages are that `pvalloc` gives whole.
 const PAGE: u64 = 4096;
 
+/// Whether what happens within the call is an allocator's own business.
+pub const fn hides_all(open: &Open) -> bool {
+    matches!(open.called, Called::Known(function) if is_allocator(function))
+}
+
+/// Whether somebody said what the call means.
+pub const fn is_own(open: &Open) -> bool {
+    matches!(open.called, Called::Own(_))
+}
+
 /// Whether the function is an allocator's.
-pub const fn is_allocator(function: Function) -> bool {
+const fn is_allocator(function: Function) -> bool {
     matches!(
         function,
         Function::Malloc
@@ -55,22 +77,25 @@ pub const fn is_allocator(function: Function) -> bool {
 /// that the call does not tell.
 ///
 /// Who ran the function of a `pthread_once` is not recorded, nor when OpenMP's threads begin and
-/// end a region: they wait for each other by plain moves.
+/// end a region: they wait for each other by plain moves. What somebody says of a function of the
+/// program's own may be wrong, or not all of it.
 pub fn keeps_inner(open: &Open, touched: Bytes) -> bool {
-    match open.function {
-        Function::Once | Function::GuardAcquire | Function::GuardRelease => {
+    match open.called {
+        Called::Known(Function::Once | Function::GuardAcquire | Function::GuardRelease) => {
             bytes(open.arguments[0], GUARD).overlaps(touched)
         }
-        function => is_openmp(function),
+        Called::Known(function) => is_openmp(function),
+        Called::Own(_) => true,
     }
 }
 
 /// Whether system calls within the call say more than the call itself.
-pub const fn shows_waiting(function: Function) -> bool {
-    matches!(
-        function,
-        Function::Once | Function::GuardAcquire | Function::ThreadCreate
-    ) || is_openmp(function)
+pub const fn shows_waiting(open: &Open) -> bool {
+    match open.called {
+        Called::Known(Function::Once | Function::GuardAcquire | Function::ThreadCreate) => true,
+        Called::Known(function) => is_openmp(function),
+        Called::Own(_) => true,
+    }
 }
 
 /// Whether the function is OpenMP's, and may order threads. Those that give out the iterations of
@@ -83,22 +108,24 @@ const fn is_openmp(function: Function) -> bool {
 
 /// The mutex of a condition that is being waited for.
 pub const fn awaited_with(open: &Open) -> Option<Object> {
-    match open.function {
-        Function::ConditionWait | Function::ConditionTimedWait | Function::ConditionClockWait => {
-            Some(lock(open.arguments[1]))
-        }
+    match open.called {
+        Called::Known(
+            Function::ConditionWait | Function::ConditionTimedWait | Function::ConditionClockWait,
+        ) => Some(lock(open.arguments[1])),
         _ => None,
     }
 }
 
 /// Whether the function waits for the end of a thread.
-pub const fn is_join(function: Function) -> bool {
+pub const fn is_join(open: &Open) -> bool {
     matches!(
-        function,
-        Function::ThreadJoin
-            | Function::ThreadTryJoin
-            | Function::ThreadTimedJoin
-            | Function::ThreadClockJoin
+        open.called,
+        Called::Known(
+            Function::ThreadJoin
+                | Function::ThreadTryJoin
+                | Function::ThreadTimedJoin
+                | Function::ThreadClockJoin
+        )
     )
 }
 
@@ -130,7 +157,7 @@ const fn object(kind: ObjectKind, id: u64) -> Object {
     Object { kind, id }
 }
 
-const fn lock(id: u64) -> Object {
+pub const fn lock(id: u64) -> Object {
     object(ObjectKind::Lock, id)
 }
 
@@ -138,7 +165,11 @@ const fn lock(id: u64) -> Object {
 pub fn entered(open: &Open, memory: &mut Memory, barriers: &mut Barriers, out: &mut Out<'_>) {
     use Function as F;
     let [first, second, _] = open.arguments;
-    match open.function {
+    let function = match &open.called {
+        Called::Known(function) => *function,
+        Called::Own(own) => return own::entered(own, open, memory, out),
+    };
+    match function {
         F::MutexUnlock
         | F::ReadWriteUnlock
         | F::SpinUnlock
@@ -216,13 +247,21 @@ pub fn left(
 ) {
     use Function as F;
     let [first, second, third] = open.arguments;
+    let function = match &open.called {
+        Called::Known(function) => *function,
+        Called::Own(own) => return own::left(own, open, item, memory, out),
+    };
+    let origin = Origin::Heap {
+        by: out.thread,
+        place: open.place,
+    };
     let result = result(item);
     let taken = matches!(result, Some(0 | OWNER_DIED));
-    if result == Some(OWNER_DIED) && is_lock(open.function) {
+    if result == Some(OWNER_DIED) && is_lock(function) {
         // The owner gave it back by its end.
         out.acquire(ENDED, Mode::Exclusive);
     }
-    match open.function {
+    match function {
         F::MutexLock | F::MutexTryLock | F::MutexTimedLock | F::MutexClockLock if taken => {
             out.acquire(lock(first), Mode::Exclusive);
         }
@@ -281,32 +320,32 @@ pub fn left(
             out.release(object(ObjectKind::Once, first));
         }
         F::GuardAcquire => out.acquire(object(ObjectKind::Once, first), Mode::Exclusive),
-        F::Malloc | F::Valloc => allocate(memory, item.value(0), first, open, out),
+        F::Malloc | F::Valloc => allocate(memory, item.value(0), first, origin, out),
         F::Pvalloc => {
             let size = first.max(1).checked_next_multiple_of(PAGE).unwrap_or(first);
-            allocate(memory, item.value(0), size, open, out);
+            allocate(memory, item.value(0), size, origin, out);
         }
         F::Calloc => allocate(
             memory,
             item.value(0),
             first.saturating_mul(second),
-            open,
+            origin,
             out,
         ),
         F::Realloc | F::AlignedAlloc | F::Memalign => {
-            allocate(memory, item.value(0), second, open, out);
+            allocate(memory, item.value(0), second, origin, out);
         }
         F::ReallocArray => {
             allocate(
                 memory,
                 item.value(0),
                 second.saturating_mul(third),
-                open,
+                origin,
                 out,
             );
         }
         // Its result is in memory; the recorder reads it from there.
-        F::PosixMemalign => allocate(memory, item.value(1), third, open, out),
+        F::PosixMemalign => allocate(memory, item.value(1), third, origin, out),
         F::GompParallel
         | F::GompBarrier
         | F::GompSingleCopyStart
@@ -337,11 +376,14 @@ pub fn left(
     }
 }
 
-fn allocate(memory: &mut Memory, block: Option<u64>, size: u64, open: &Open, out: &mut Out<'_>) {
-    let origin = Origin::Heap {
-        by: out.thread,
-        place: open.place,
-    };
+/// A block was handed out, if it was.
+pub fn allocate(
+    memory: &mut Memory,
+    block: Option<u64>,
+    size: u64,
+    origin: Origin,
+    out: &mut Out<'_>,
+) {
     match block.filter(|block| *block != 0) {
         Some(block) => {
             let bytes = memory.allocate(block, size, origin);

@@ -33,8 +33,23 @@ pub enum Origin {
         /// Where: the site is the return address of the call.
         place: Place,
     },
+    /// An allocator of the program's own, which somebody named.
+    Own {
+        /// The thread that asked for it.
+        by: TaskId,
+        /// Where: the site is the return address of the call.
+        place: Place,
+    },
     /// The kernel.
     Mapping,
+}
+
+impl Origin {
+    /// Whether it is a block that an allocator handed out.
+    #[must_use]
+    pub const fn is_block(self) -> bool {
+        matches!(self, Self::Heap { .. } | Self::Own { .. })
+    }
 }
 
 /// The run of bytes from an address.
@@ -70,21 +85,18 @@ impl Memory {
 
     /// A block begins its life. Gives all that may be used of it, which an allocator rounds up.
     pub fn allocate(&mut self, start: u64, size: u64, origin: Origin) -> Bytes {
-        let asked = bytes(start, size);
+        let block = Allocation {
+            bytes: bytes(start, size),
+            origin,
+        };
         make_room(&mut self.blocks);
-        self.blocks.insert(
-            start,
-            Allocation {
-                bytes: asked,
-                origin,
-            },
-        );
-        usable(asked)
+        self.blocks.insert(start, block);
+        block.usable()
     }
 
     /// A block ends it.
     pub fn free(&mut self, start: u64) -> Option<Bytes> {
-        Some(usable(self.blocks.remove(&start)?.bytes))
+        Some(self.blocks.remove(&start)?.usable())
     }
 
     /// The kernel gives memory.
@@ -130,6 +142,16 @@ impl Memory {
                 let start = pointer.saturating_sub(STACK);
                 bytes(start, pointer.saturating_add(ABOVE_STACK) - start)
             }
+        }
+    }
+}
+
+impl Allocation {
+    /// What may be used of a block. Somebody said how long one of the program's own is.
+    fn usable(&self) -> Bytes {
+        match self.origin {
+            Origin::Heap { .. } => usable(self.bytes),
+            Origin::Own { .. } | Origin::Mapping => self.bytes,
         }
     }
 }
