@@ -319,6 +319,7 @@ impl Pair {
                     }),
                     Origin::Mapping => None,
                 }),
+                allocated: None,
                 frame: None,
                 created: vec![created(one.thread), created(other.thread)],
             },
