@@ -239,6 +239,12 @@ pub struct Tracing {
     #[arg(long)]
     pub safe: bool,
 
+    /// Tell who allocated the block that is raced on. Every call of malloc, free and the like
+    /// stops its thread, which takes many times as long as the call itself; --overhead does not
+    /// count it
+    #[arg(long)]
+    pub alloc: bool,
+
     /// Leave the process stopped at the first race, with both threads at their
     /// accesses, and print the command for gdb
     #[arg(long)]

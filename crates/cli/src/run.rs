@@ -255,6 +255,13 @@ impl Tracing {
                     .to_owned(),
             ));
         }
+        if self.safe && self.alloc {
+            return Err(Failure::Usage(
+                "--alloc needs breakpoints in the allocator's code, which --safe never writes; \
+                 drop one of them"
+                    .to_owned(),
+            ));
+        }
         Ok(())
     }
 
@@ -269,6 +276,7 @@ impl Tracing {
                     self.watch.into()
                 },
                 safe: self.safe,
+                allocations: self.alloc,
             },
             stop_on_race: self.stop_on_race,
             core: self.core.clone(),

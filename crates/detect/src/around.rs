@@ -14,7 +14,7 @@ const ADDRESSES: std::ops::Range<u64> = 0x1_0000..1 << 47;
 /// How many pairs of instructions are remembered.
 const MOST_KNOWN: usize = 4096;
 
-/// A thread that created another, and its stack then.
+/// A thread that created another or allocated a block, and its stack then.
 pub type Creator = (ThreadName, Vec<Avma>);
 
 /// What lies around a collision.
@@ -27,6 +27,9 @@ pub struct Around {
     /// The allocator's block that the bytes are in, if that is certain.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub block: Option<Block>,
+    /// Who allocated it, if that was seen.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub allocated: Option<Creator>,
     /// An instruction of the function in whose frame on a side's stack the bytes are, if that is
     /// certain.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -56,18 +59,38 @@ impl Known {
         if self.0.len() >= MOST_KNOWN || !self.0.insert((record.pc, pc, changed)) {
             return Around::default();
         }
+        let (block, allocated) = if may_be_block(region) {
+            let at = record.bytes.start;
+            let seen = target.allocation(record.space, at);
+            block(target.block(record.space, at), seen)
+        } else {
+            (None, None)
+        };
         let mut created = vec![target.creation(record.task)];
         created.extend(other.map(|(_, task)| target.creation(task)));
         Around {
             pointed: pointed(target, record, other.map(|(other, _)| other), modules),
-            block: if may_be_block(region) {
-                target.block(record.space, record.bytes.start)
-            } else {
-                None
-            },
+            block,
+            allocated,
             frame: frame(target, record, other.map(|(_, task)| task), region),
             created,
         }
+    }
+}
+
+/// A block whose allocation was seen: the thread that did it, and its stack.
+type Allocation = (Block, ThreadName, Vec<Avma>);
+
+/// The block that has the bytes, as memory shows it and as its allocation was seen. If memory has
+/// another one there, the one that was seen has ended.
+fn block(found: Option<Block>, seen: Option<Allocation>) -> (Option<Block>, Option<Creator>) {
+    match seen {
+        Some((block, thread, stack))
+            if found.is_none_or(|found| found.address == block.address) =>
+        {
+            (Some(block), Some((thread, stack)))
+        }
+        _ => (found, None),
     }
 }
 
@@ -159,6 +182,25 @@ pub fn part(content: &[u8], whole: Bytes, wanted: Bytes) -> Option<&[u8]> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_allocation_is_told_unless_memory_contradicts() {
+        let at = |address, size| Block { address, size };
+        let thread = ThreadName {
+            tid: 1,
+            name: String::new(),
+            context: None,
+        };
+        let seen = Some((at(0x100, 40), thread.clone(), vec![Avma(7)]));
+        let by = Some((thread, vec![Avma(7)]));
+        // What was asked for is less than what is there.
+        let told = (Some(at(0x100, 40)), by);
+        assert_eq!(block(Some(at(0x100, 56)), seen.clone()), told);
+        assert_eq!(block(None, seen.clone()), told);
+        let other = Some(at(0x110, 24));
+        assert_eq!(block(other, seen), (other, None));
+        assert_eq!(block(other, None), (other, None));
+    }
 
     #[test]
     fn a_part_is_cut_only_from_what_has_it_all() {

@@ -2,6 +2,7 @@
 //! fingerprint, and those that share a fingerprint become one race.
 
 use crate::Collision;
+use crate::around::Creator;
 use crate::codes::{Code, Codes, code, named_codes, nameless_codes, place};
 use crate::evidence;
 use crate::fingerprint::{fingerprint, placed, touched};
@@ -391,6 +392,11 @@ fn describe(collision: &Collision, modules: &[Arc<Module>]) -> Race {
     } = what(collision, modules, &evidence::expressions(&evidence));
     let pointed = pointee::name(&mut what, collision, modules, &evidence);
     what.block = collision.around.block;
+    what.allocated = collision
+        .around
+        .allocated
+        .as_ref()
+        .map(|by| creation(by, modules));
     what.frame = collision.around.frame.and_then(|at| {
         let outermost = naming::frames(&[at], modules).pop()?;
         outermost.function
@@ -420,10 +426,7 @@ fn describe(collision: &Collision, modules: &[Arc<Module>]) -> Race {
     }
     teller.tell_sides(&values, &mut accesses);
     for (access, created) in accesses.iter_mut().zip(&collision.around.created) {
-        access.created = created.as_ref().map(|(thread, stack)| Creation {
-            thread: thread.clone(),
-            stack: naming::frames(stack, modules),
-        });
+        access.created = created.as_ref().map(|by| creation(by, modules));
     }
     let is_freed = rule == Rule::FreedWhileItStood;
     if is_freed {
@@ -458,6 +461,14 @@ fn describe(collision: &Collision, modules: &[Arc<Module>]) -> Race {
         verdict: None,
         triage: None,
         evidence: Some(evidence),
+    }
+}
+
+/// Who created a thread or allocated a block, in names.
+fn creation((thread, stack): &Creator, modules: &[Arc<Module>]) -> Creation {
+    Creation {
+        thread: thread.clone(),
+        stack: naming::frames(stack, modules),
     }
 }
 

@@ -89,6 +89,7 @@ pub fn what(bytes: Bytes, region: Region, modules: &[Arc<Module>], expressions: 
         sides_differ: false,
         frame: None,
         block: None,
+        allocated: None,
     };
     let Some((variable, offset)) = variable else {
         return Described {

@@ -62,6 +62,7 @@ fn race(variable: &str, accesses: Vec<AccessReport>) -> Race {
             sides_differ: false,
             frame: None,
             block: None,
+            allocated: None,
         },
         analysed: None,
         seen_by: if caught { SeenBy::Watch } else { SeenBy::Value },

@@ -8,6 +8,7 @@
 
 mod ahead;
 mod budget;
+mod carried;
 mod changed;
 mod code;
 mod debug;
@@ -30,6 +31,7 @@ mod named;
 mod parallel;
 mod plt;
 mod restartable;
+mod returns;
 mod selection;
 mod sequence;
 mod sites;
@@ -40,6 +42,7 @@ mod update;
 mod usage;
 mod vector_copy;
 
+pub use carried::Carried;
 pub use debug::{
     CarriedSource, DebugInfo, DebugSearch, How, Named, Part, Pointed, Reading, Shown, Source,
     SourceFrame, SourceText, Step, Variable,

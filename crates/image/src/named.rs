@@ -15,13 +15,14 @@ impl Image {
     }
 
     /// The addresses of the symbols with these names that the file defines, code or data.
-    /// Reads the whole symbol table.
+    /// Reads the whole symbol tables.
     #[must_use]
     pub fn symbols_named(&self, names: &[&str]) -> HashMap<String, Svma> {
         let Some(object) = self.object() else {
             return HashMap::new();
         };
-        let defined = object.symbols().filter(|symbol| !symbol.is_undefined());
+        let all = object.dynamic_symbols().chain(object.symbols());
+        let defined = all.filter(|symbol| !symbol.is_undefined());
         defined
             .filter_map(|symbol| Some((symbol.name().ok()?, symbol.address())))
             .filter(|(name, _)| names.contains(name))

@@ -111,10 +111,10 @@ pub struct AccessReport {
     pub stack: Vec<Frame>,
 }
 
-/// The creation of a thread.
+/// The creation of a thread, or the allocation of a block.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Creation {
-    /// The thread that created it.
+    /// The thread that did it.
     pub thread: ThreadName,
     /// That thread's stack then, innermost first.
     pub stack: Vec<Frame>,
@@ -323,6 +323,9 @@ pub struct What {
     /// The allocated block that it lies in, if that is certain.
     #[serde(default)]
     pub block: Option<Block>,
+    /// Who allocated the block, and where, if that was seen.
+    #[serde(default)]
+    pub allocated: Option<Creation>,
     /// The function in whose frame on the stack it lies, if that is certain.
     #[serde(default)]
     pub frame: Option<String>,
@@ -343,6 +346,7 @@ impl Serialize for What {
             some "pointee": self.pointee,
             some "sides_differ": self.sides_differ.then_some(true),
             some "block": self.block,
+            some "allocated": self.allocated,
             some "frame": self.frame,
         })
     }

@@ -4,7 +4,7 @@
 //! Who reads sources quotes the line of that frame, and who writes reports shows it, so both
 //! ask here.
 
-use crate::{AccessReport, Frame};
+use crate::{AccessReport, Creation, Frame};
 
 /// Where in the source an access is shown.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -15,6 +15,15 @@ pub struct ShownPlace<'a> {
     pub line: Option<u32>,
     /// Whether the access itself is in code without lines, and this is where that was called.
     pub is_only_from: bool,
+}
+
+impl Creation {
+    /// The innermost frame of the program's own, or else the innermost one.
+    #[must_use]
+    pub fn by(&self) -> Option<&Frame> {
+        let own = self.stack.iter().find(|frame| !frame.is_library());
+        own.or(self.stack.first())
+    }
 }
 
 impl AccessReport {

@@ -70,10 +70,8 @@ impl Control for Process {
         if space.doomed {
             return gone;
         }
-        if !space.armed && !sites.is_empty() {
-            space.armed = true;
-            space.set_hooks();
-            self.note_trap(id);
+        if !sites.is_empty() {
+            self.expect_breakpoints(id);
         }
         let Some(space) = self.spaces.get_mut(&id) else {
             return gone;

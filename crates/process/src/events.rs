@@ -6,11 +6,9 @@ use super::tasks::{self, SignalField, bit};
 use super::text::INT3;
 use super::watches::{PerfWatches, Watches};
 use super::{Newborn, Process, State, Task};
-use redhanded_image::Instruction;
 use redhanded_model::{Avma, Registers, SpaceId, TaskId};
 use redhanded_sys::{self as sys, Change, Tid};
 use redhanded_target::{Control, Ending, Stop, TargetError};
-use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
 
 /// How long to spin for the next report before sleeping.
@@ -314,14 +312,8 @@ impl Process {
         if !breakpoints.stands_at(address) && !breakpoints.was_at(address) {
             return false;
         }
-        let mut code = [0; 15];
-        let readable = (1..=code.len()).rev().find(|len| {
-            let code = &mut code[..*len];
-            space.memory.read_exact_at(code, address).is_ok()
-        });
-        let code = &mut code[..readable.unwrap_or(0)];
-        breakpoints.hide(address, code);
-        Instruction::decode(code, address).is_some_and(|instruction| instruction.len() > 1)
+        let instruction = space.instruction_at(address);
+        instruction.is_some_and(|instruction| instruction.len() > 1)
     }
 
     /// Whether a thread that really blocks SIGTRAP has just executed a breakpoint.
@@ -379,6 +371,14 @@ impl Process {
         self.mend_trap(tid);
         match hook {
             Some(Hook::Linker) => return self.linker_called(tid, &registers),
+            Some(Hook::Allocator(call)) => {
+                self.allocator_called(tid, address, call, &registers);
+                return self.carry_out_simply(tid, address, &registers);
+            }
+            Some(Hook::AllocatorReturns) => {
+                self.allocator_returns(tid, address, &registers);
+                return self.carry_out_simply(tid, address, &registers);
+            }
             Some(hook) => return self.carry_out(tid, address, hook),
             None => {}
         }

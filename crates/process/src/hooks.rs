@@ -9,9 +9,12 @@
 //! - The C library changes signal masks and signal actions by two system calls.
 //!   Breakpoints work through SIGTRAP, and what the program wants of SIGTRAP must be
 //!   kept.
+//! - With [`Settings::allocations`](super::Settings), functions that allocate are seen
+//!   where they begin and return.
 //! - A child that `clone` hides from tracers (CLONE_UNTRACED) has our breakpoints in
 //!   its text nevertheless.
 
+use super::allocators::{Call, Entries};
 use memchr::memmem;
 use redhanded_image::{Flow, Image, Instruction};
 use redhanded_model::{Avma, ModuleId, Svma};
@@ -30,6 +33,10 @@ pub enum Hook {
     Action,
     /// A thread is about to call `clone`, perhaps with CLONE_UNTRACED.
     Clone,
+    /// A function that allocates or frees is called.
+    Allocator(Call),
+    /// A function that allocates may be about to return.
+    AllocatorReturns,
 }
 
 /// The numbers of the system calls that are hooked.
@@ -49,6 +56,8 @@ pub struct Hooks {
     /// Found, but not set before a site is armed: a program without breakpoints should
     /// run at full speed.
     later: Vec<(Avma, u8, Hook)>,
+    /// Functions of allocators that cannot be hooked.
+    pub refused: Vec<String>,
 }
 
 impl Hooks {
@@ -72,8 +81,9 @@ impl Hooks {
         self.standing.push((address, hook));
     }
 
-    /// Looks for hooks in new modules, and forgets those of modules that are gone.
-    pub fn look(&mut self, modules: &[Arc<Module>]) {
+    /// Looks for hooks in new modules, for those of `allocations` too if they are wanted, and
+    /// forgets those of modules that are gone.
+    pub fn look(&mut self, modules: &[Arc<Module>], allocations: bool) {
         self.standing
             .retain(|(at, _)| modules.iter().any(|m| m.contains(Avma(*at))));
         let here: HashSet<ModuleId> = modules.iter().map(|module| module.id).collect();
@@ -87,7 +97,11 @@ impl Hooks {
                 continue;
             }
             let is_program = program.as_ref().is_some_and(|p| Arc::ptr_eq(p, image));
-            for (svma, hook) in find(image, is_program, program.as_deref()) {
+            let mut found = find(image, is_program, program.as_deref());
+            if allocations {
+                self.refused.extend(find_allocators(image, &mut found));
+            }
+            for (svma, hook) in found {
                 if let Some([byte]) = image.bytes_at(svma, 1) {
                     self.later.push((module.avma(svma), *byte, hook));
                 }
@@ -125,6 +139,16 @@ fn find(image: &Image, is_program: bool, program: Option<&Image>) -> Vec<(Svma, 
         }
     }
     found
+}
+
+/// Adds the functions of an image that allocate. Returns those that cannot be hooked.
+fn find_allocators(image: &Image, found: &mut Vec<(Svma, Hook)>) -> Vec<String> {
+    let entries = Entries::of(image);
+    let calls = entries.calls.into_iter();
+    found.extend(calls.map(|(at, call)| (at, Hook::Allocator(call))));
+    let returns = entries.returns.into_iter();
+    found.extend(returns.map(|at| (at, Hook::AllocatorReturns)));
+    entries.refused
 }
 
 fn is_interpreter(image: &Image, program: Option<&Image>) -> bool {

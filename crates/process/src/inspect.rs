@@ -15,7 +15,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 impl Process {
-    fn name_of(&self, task: TaskId) -> ThreadName {
+    pub(super) fn name_of(&self, task: TaskId) -> ThreadName {
         let tid = task.0.cast_signed();
         let pid = self.tasks.get(&tid).map_or(self.pid, |task| task.pid);
         ThreadName {
@@ -26,11 +26,39 @@ impl Process {
     }
 }
 
-/// The word at an address.
-fn word(memory: &File, address: u64) -> Option<u64> {
-    let mut word = [0; 8];
-    memory.read_exact_at(&mut word, address).ok()?;
-    Some(u64::from_le_bytes(word))
+/// How much of a stack is read at once: the frames of most calls.
+const PIECE: usize = 4096;
+
+/// Reads words for unwinding. The innermost part of the stack is read in one piece.
+struct Words<'m> {
+    memory: &'m File,
+    start: u64,
+    stack: Vec<u8>,
+}
+
+impl<'m> Words<'m> {
+    fn new(memory: &'m File, registers: &Registers) -> Self {
+        let start = registers.stack_pointer();
+        let mut stack = vec![0; PIECE];
+        let len = memory.read_at(&mut stack, start).unwrap_or(0);
+        stack.truncate(len);
+        Self {
+            memory,
+            start,
+            stack,
+        }
+    }
+
+    /// The word at an address.
+    fn at(&self, address: u64) -> Option<u64> {
+        let mut word = [0; 8];
+        let from = usize::try_from(address.wrapping_sub(self.start)).ok();
+        match from.and_then(|from| self.stack.get(from..from.checked_add(8)?)) {
+            Some(known) => word.copy_from_slice(known),
+            None => self.memory.read_exact_at(&mut word, address).ok()?,
+        }
+        Some(u64::from_le_bytes(word))
+    }
 }
 
 impl Inspect for Process {
@@ -70,8 +98,8 @@ impl Inspect for Process {
         let Some(space) = self.spaces.get_mut(&id) else {
             return Vec::new();
         };
-        let memory = &space.memory;
-        let mut read = |address: u64| word(memory, address);
+        let words = Words::new(&space.memory, registers);
+        let mut read = |address: u64| words.at(address);
         let frames = space.unwinder.unwind(registers, &mut read);
         frames.into_iter().map(Avma).collect()
     }
@@ -79,8 +107,8 @@ impl Inspect for Process {
     fn frame_at(&mut self, task: TaskId, registers: &Registers, address: Avma) -> Option<Avma> {
         let id = Inspect::space_of(self, task);
         let space = self.spaces.get_mut(&id)?;
-        let memory = &space.memory;
-        let mut read = |address: u64| word(memory, address);
+        let words = Words::new(&space.memory, registers);
+        let mut read = |address: u64| words.at(address);
         let found = space.unwinder.frame_at(registers, address.0, &mut read);
         found.map(Avma)
     }
@@ -109,6 +137,14 @@ impl Inspect for Process {
         let memory = &space.memory;
         let read = |at: u64, buffer: &mut [u8]| memory.read_exact_at(buffer, at).is_ok();
         heap::block_at(map.start..map.end, is_break, address.0, &read)
+    }
+
+    fn allocation(
+        &mut self,
+        space: SpaceId,
+        address: Avma,
+    ) -> Option<(Block, ThreadName, Vec<Avma>)> {
+        self.allocation_of(space, address)
     }
 
     fn creation(&mut self, task: TaskId) -> Option<(ThreadName, Vec<Avma>)> {

@@ -11,6 +11,8 @@
 //! refused with the reason: programs that are no x86-64 ELF files, processes of other
 //! users, kernel threads, processes with another tracer.
 
+mod allocations;
+mod allocators;
 mod attach;
 mod control;
 mod creation;
@@ -45,7 +47,7 @@ use linking::Linking;
 use redhanded_model::SpaceId;
 use redhanded_sys::{self as sys, Parent, PcSamples, Tid};
 use redhanded_target::images::Images;
-use redhanded_target::{Ending, Module, Signals, Stop, TargetError};
+use redhanded_target::{Control, Ending, Module, Signals, Stop, TargetError};
 use space::Space;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
@@ -79,6 +81,8 @@ pub struct Settings {
     pub watch_by: WatchBy,
     /// Never write to the target's memory: arm sites with debug registers.
     pub safe: bool,
+    /// Remember who allocated each block. Every call of an allocator stops its thread.
+    pub allocations: bool,
 }
 
 /// The state of one traced thread.
@@ -107,6 +111,10 @@ struct Task {
     registers: Table,
     /// Who created it.
     created: Option<Arc<creation::Creator>>,
+    /// When it was first seen.
+    since: Duration,
+    /// The calls of allocators that it is in, outermost first.
+    allocating: Vec<allocations::Pending>,
 }
 
 /// A traced process and those it started.
@@ -278,8 +286,18 @@ impl Process {
             return false;
         };
         let found = space.scan_modules(&self.images, &mut self.next_module);
-        space.hooks.look(&space.modules);
-        if !self.settings.safe {
+        let allocations = self.settings.allocations && space.awake;
+        space.hooks.look(&space.modules, allocations);
+        for function in std::mem::take(&mut space.hooks.refused) {
+            let what = format!("who allocated with {function}");
+            self.note(&what, "its first instruction cannot be carried out for it");
+        }
+        if allocations {
+            self.expect_breakpoints(id);
+        }
+        if !self.settings.safe
+            && let Some(space) = self.spaces.get_mut(&id)
+        {
             space.set_hooks();
         }
         for (what, why) in found.unseen {
@@ -323,6 +341,7 @@ impl Process {
 
     fn add_task(&mut self, tid: Tid, pid: Tid, space: SpaceId) {
         let stack = sys::registers(tid).map_or(0, |r| r.stack_pointer());
+        let since = self.now();
         self.tasks.insert(
             tid,
             Task {
@@ -334,6 +353,8 @@ impl Process {
                 holds_trap: false,
                 registers: Table::default(),
                 created: None,
+                since,
+                allocating: Vec::new(),
             },
         );
         self.sample_pc(tid);

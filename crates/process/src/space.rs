@@ -1,13 +1,14 @@
 //! One address space: its memory, text, modules, breakpoints and watches. Usually it
 //! belongs to one process; a vforked child shares its parent's.
 
+use super::allocations::Allocations;
 use super::guard::{Entrusted, Lifelines};
 use super::hooks::Hooks;
 use super::sharing;
 use super::text::Breakpoints;
 use super::trap::TrapState;
 use super::watches::{PerfWatches, Watches};
-use redhanded_image::{Image, Unwinder};
+use redhanded_image::{Image, Instruction, Unwinder};
 use redhanded_model::{Avma, ModuleId, Region, SpaceId};
 use redhanded_sys::{self as sys, Mapping, Tid};
 use redhanded_target::images::Images;
@@ -37,6 +38,7 @@ pub struct Space {
     pub modules: Vec<Arc<Module>>,
     pub unwinder: Unwinder,
     pub hooks: Hooks,
+    pub allocations: Allocations,
     pub trap: TrapState,
     /// When to read the maps again, if no thread waits for it.
     pub next_scan: Duration,
@@ -91,6 +93,7 @@ impl Space {
             mapped: HashMap::new(),
             unwinder: Unwinder::new(),
             hooks: Hooks::default(),
+            allocations: Allocations::default(),
             trap: TrapState::default(),
             next_scan: Duration::ZERO,
             passed_over: 0,
@@ -118,6 +121,24 @@ impl Space {
         let mut word = [0; 8];
         self.memory.read_exact_at(&mut word, address).ok()?;
         Some(u64::from_le_bytes(word))
+    }
+
+    /// Stores a word for a thread that is about to do it itself.
+    pub fn set_word(&self, address: u64, word: u64) -> bool {
+        let bytes = word.to_le_bytes();
+        self.memory.write_all_at(&bytes, address).is_ok()
+    }
+
+    /// The instruction at an address, without our breakpoints.
+    pub fn instruction_at(&self, address: u64) -> Option<Instruction> {
+        let mut code = [0; 15];
+        let readable = (1..=code.len()).rev().find(|len| {
+            let code = &mut code[..*len];
+            self.memory.read_exact_at(code, address).is_ok()
+        });
+        let code = &mut code[..readable?];
+        self.breakpoints.hide(address, code);
+        Instruction::decode(code, address)
     }
 
     /// Sets the hooks that are needed now.

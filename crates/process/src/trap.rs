@@ -40,6 +40,16 @@ pub struct TrapState {
 }
 
 impl Process {
+    /// Prepares a space for breakpoints that threads will run into.
+    pub(super) fn expect_breakpoints(&mut self, id: SpaceId) {
+        if let Some(space) = self.spaces.get_mut(&id)
+            && !std::mem::replace(&mut space.armed, true)
+        {
+            space.set_hooks();
+            self.note_trap(id);
+        }
+    }
+
     /// Reads what the process of a space wants of SIGTRAP when sampling starts.
     pub(super) fn note_trap(&mut self, id: SpaceId) {
         let tids: Vec<Tid> = self.tasks_in(id).map(|(tid, _)| *tid).collect();
@@ -199,6 +209,8 @@ impl Process {
             return None;
         };
         let result = match hook {
+            // These are no system calls.
+            Hook::Linker | Hook::Allocator(_) | Hook::AllocatorReturns => None,
             Hook::Mask => Some(self.change_mask(tid, &registers)),
             Hook::Clone => return self.clone_openly(tid, address, registers),
             Hook::Action if self.is_to_be_ignored(tid, &registers) => {
@@ -206,7 +218,7 @@ impl Process {
                 Some(0)
             }
             // Most actions are for other signals. The kernel sets them.
-            Hook::Action | Hook::Linker => {
+            Hook::Action => {
                 let gate = self.space_of(tid).and_then(|space| space.trap.gate);
                 let Some(gate) = gate else {
                     return self.drop_hook(tid, address);
@@ -344,7 +356,7 @@ impl Process {
     }
 
     /// Removes a hook that cannot be carried out.
-    fn drop_hook(&mut self, tid: Tid, address: u64) -> Option<Stop> {
+    pub(super) fn drop_hook(&mut self, tid: Tid, address: u64) -> Option<Stop> {
         let id = self.space_of(tid)?.id;
         self.spaces.get_mut(&id)?.remove_breakpoint(address);
         let _ = sys::move_to(tid, address);

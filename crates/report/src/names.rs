@@ -1,7 +1,7 @@
 //! What things are called: the raced-on object, places in code, and function
 //! names short enough for one line.
 
-use redhanded_model::{AccessReport, Frame, Pointee, Race, Region, What};
+use redhanded_model::{AccessReport, Creation, Frame, Pointee, Race, Region, What};
 
 /// The longest name of a function of which no part is left out behind the stack's thread.
 const MOST_OF_FRAME: usize = 40;
@@ -34,6 +34,11 @@ pub(crate) fn region(what: &What) -> String {
         },
         (region, None) => region.to_string(),
     }
+}
+
+/// `allocated by thread 4711 (main)`.
+pub(crate) fn allocation(allocated: &Creation) -> String {
+    format!("allocated by {}", allocated.thread)
 }
 
 /// What is behind a pointer, with a word of doubt if there is any.

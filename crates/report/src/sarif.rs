@@ -106,6 +106,13 @@ impl Sarif {
             message: Some(said(did(other))),
             ..self.shown(other)
         });
+        let allocated = race.what.allocated.as_ref().and_then(|allocated| {
+            Some(Location {
+                id: Some(2),
+                message: Some(said(names::allocation(allocated))),
+                ..self.frame(allocated.by()?)
+            })
+        });
         let (triage, verdict) = (race.triage.as_ref(), race.verdict.as_ref());
         Found {
             rule_id: rule.id,
@@ -121,7 +128,7 @@ impl Sarif {
                 .map(|side| self.shown(side))
                 .into_iter()
                 .collect(),
-            related_locations: other.into_iter().collect(),
+            related_locations: other.into_iter().chain(allocated).collect(),
             code_flows: flow.into_iter().collect(),
             occurrence_count: race.instances.max(1),
             baseline_state: known

@@ -83,6 +83,18 @@ pub fn return_to(tid: Tid, rip: u64, rsp: u64) -> io::Result<()> {
     move_to(tid, rip)
 }
 
+/// Sets the general-purpose registers, the pc and the flags of a stopped thread, all at once.
+pub fn set_registers(tid: Tid, to: &Registers) -> io::Result<()> {
+    let mut regs = user_regs(tid)?;
+    [
+        regs.rax, regs.rcx, regs.rdx, regs.rbx, regs.rsp, regs.rbp, regs.rsi, regs.rdi, regs.r8,
+        regs.r9, regs.r10, regs.r11, regs.r12, regs.r13, regs.r14, regs.r15,
+    ] = to.gpr;
+    regs.rip = to.rip;
+    regs.eflags = to.rflags;
+    set_raw_registers(tid, &regs)
+}
+
 fn set_register(tid: Tid, offset: usize, value: u64) -> io::Result<()> {
     ptrace(libc::PTRACE_POKEUSER, tid, offset, value as usize)
 }

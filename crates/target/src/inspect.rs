@@ -104,6 +104,16 @@ pub trait Inspect {
         None
     }
 
+    /// The allocated block that an address is in, the task that allocated it, and the stack of
+    /// that task then, if it was seen.
+    fn allocation(
+        &mut self,
+        _space: SpaceId,
+        _address: Avma,
+    ) -> Option<(Block, ThreadName, Vec<Avma>)> {
+        None
+    }
+
     /// Who created a task, and the stack of that task then, if it was seen.
     fn creation(&mut self, _task: TaskId) -> Option<(ThreadName, Vec<Avma>)> {
         None

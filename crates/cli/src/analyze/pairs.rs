@@ -319,6 +319,7 @@ impl Pair {
                         size: place.bytes.len,
                     })
                 }),
+                allocated: None,
                 frame: None,
                 created: vec![created(one.thread), created(other.thread)],
             },

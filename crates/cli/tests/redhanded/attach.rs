@@ -161,7 +161,7 @@ fn only_sources_that_the_user_of_the_process_may_read_are_quoted() {
 fn again_and_again_in_every_way() {
     let mut server = Server::start();
     // Ptrace last: the registers it has used in a thread stay taken.
-    for options in ["", "--safe", "--watch ptrace", ""] {
+    for options in ["", "--safe", "--watch ptrace", "--alloc", ""] {
         for _ in 0..3 {
             let line = format!("{options} --max-windows 20 --for 2m --fail-on never --quiet");
             let (status, told) = server.attach(&line);

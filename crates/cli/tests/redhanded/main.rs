@@ -7,6 +7,7 @@
     reason = "tests write into folders of their own"
 )]
 
+mod alloc;
 mod analyze;
 mod annotated;
 mod attach;

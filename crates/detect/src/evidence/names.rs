@@ -48,6 +48,7 @@ mod tests {
             sides_differ: false,
             frame: None,
             block: None,
+            allocated: None,
         }
     }
 

@@ -113,3 +113,25 @@ fn calls_inside_a_stripped_library_are_named() {
     }
     assert!(names.contains("memcpy"), "{names:?}");
 }
+
+#[test]
+fn a_function_returns_where_it_goes_on() {
+    let function = |name: &str, code: &str| {
+        format!(
+            ".globl {name}\n.type {name}, @function\n{name}:\n{code}\n.size {name}, . - {name}\n"
+        )
+    };
+    let source = [
+        ".text\n".to_owned(),
+        function("give", "test rdi, rdi\nje slow\nret\n1: call other\njmp 1b"),
+        function("slow", "nop\njmp linked@plt"),
+        function("linked", "nop\nret"),
+        function("other", "nop\nret"),
+    ];
+    let built = assembly(&source.concat());
+    let returns = built.image.returns_of(built.start("give"));
+    let within = |at: &Svma| built.image.function_at(*at).and_then(|f| f.name.clone());
+    let names: Vec<_> = returns.iter().filter_map(within).collect();
+    assert_eq!(names, ["give".into(), "linked".into()]);
+    assert!(built.image.returns_of(Svma(1)).is_empty());
+}

@@ -54,6 +54,16 @@ pub(super) fn section(
     }
     page.tag("</div>\n<div class=\"parts\">\n");
     value::value(page, race);
+    if let Some(allocated) = &race.what.allocated {
+        page.tag("<section><h4>Block</h4>\n");
+        creation(
+            html,
+            page,
+            &format!("Allocated by {}", allocated.thread),
+            allocated,
+        );
+        page.tag("</section>\n");
+    }
     in_order(page, race);
     why(page, race);
     if let Some(judged) = &race.verdict {
@@ -160,15 +170,20 @@ fn side(html: &Html, page: &mut Markup, name: &str, race: &Race, at: usize) {
     }
     stack(html, page, &access.stack, 1);
     if let Some(created) = &access.created {
-        creation(html, page, created);
+        creation(
+            html,
+            page,
+            &format!("Created by {}", created.thread),
+            created,
+        );
     }
     page.tag("</section>\n");
 }
 
-/// Where the thread of a side was created.
-fn creation(html: &Html, page: &mut Markup, created: &Creation) {
-    page.tag("<details class=\"creation\"><summary>Created by ")
-        .text(&created.thread.to_string())
+/// Where something was created, under a heading that says by whom.
+fn creation(html: &Html, page: &mut Markup, heading: &str, created: &Creation) {
+    page.tag("<details class=\"creation\"><summary>")
+        .text(heading)
         .tag("</summary>\n");
     stack(html, page, &created.stack, 0);
     page.tag("</details>\n");

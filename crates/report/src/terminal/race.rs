@@ -5,12 +5,12 @@ use super::value::value;
 use super::{Terminal, explain, stack, verdict};
 use crate::hint::hint;
 use crate::layout::{Line, Page};
-use crate::names;
+use crate::names::{self, allocation};
 use crate::notes;
 use crate::numbers::{counted, times};
 use crate::order::{order, side_name};
 use crate::style::{Role, Style};
-use redhanded_model::{Class, Race, SeenBy};
+use redhanded_model::{Class, Creation, Race, SeenBy};
 use std::time::Duration;
 
 /// Where what belongs to a label starts.
@@ -125,6 +125,9 @@ pub(super) fn full(
         page.blank();
     }
     value(style, page, race);
+    if let Some(allocated) = &race.what.allocated {
+        put_allocation(terminal, page, allocated);
+    }
     if terminal.verbose && names::object(&race.what).is_some() {
         let at = format!("{:#x}", race.what.address);
         page.put(
@@ -167,6 +170,24 @@ pub(super) fn full(
         page.blank();
         page.put(2, 4, fingerprint(style, race));
     }
+}
+
+/// Who allocated the block that the bytes are in, and where.
+fn put_allocation(terminal: &Terminal, page: &mut Page<'_>, allocated: &Creation) {
+    let style = &terminal.style;
+    let mut line = label(style, Role::Heading, "block").words(Role::Plain, &allocation(allocated));
+    if let Some(by) = allocated.by() {
+        let function = match &by.function {
+            Some(name) if terminal.verbose => name.clone(),
+            Some(name) => names::shorten(name, BRIEF, style.ellipsis()),
+            None => names::frame_address(by),
+        };
+        line = line.put(Role::Plain, "in").put(Role::Plain, &function);
+        if let Some(place) = terminal.place(by.file.as_deref(), by.line) {
+            line = line.put(Role::Place, &place);
+        }
+    }
+    page.put(2, HANG, line);
 }
 
 /// The fingerprint, with line breaks only between its parts.

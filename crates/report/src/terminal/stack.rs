@@ -7,7 +7,7 @@ use crate::layout::{Line, Page};
 use crate::names;
 use crate::order::side_name;
 use crate::style::Role;
-use redhanded_model::{AccessReport, Frame, Race};
+use redhanded_model::{AccessReport, Creation, Frame, Race};
 
 /// Names up to this long line up, with the places in a column beside them. Longer
 /// ones do not widen the column.
@@ -59,13 +59,30 @@ pub(super) fn stacks(terminal: &Terminal, page: &mut Page<'_>, race: &Race) {
         if terminal.verbose
             && let Some(created) = &access.created
         {
-            let heading = format!("which {} created here", created.thread);
-            // Of how the C library makes threads nobody wants to know.
-            let parts = folded(&created.stack, 0);
-            for row in framed(terminal, &heading, &created.stack, parts, None) {
-                page.put(row.indent, row.hang, row.line);
-            }
+            put_creation(terminal, page, "which", "created", created);
         }
+    }
+    if terminal.verbose
+        && let Some(allocated) = &race.what.allocated
+    {
+        page.blank();
+        put_creation(terminal, page, "the block, which", "allocated", allocated);
+    }
+}
+
+/// Where a thread did something: `which thread 4711 (main) created here`.
+fn put_creation(
+    terminal: &Terminal,
+    page: &mut Page<'_>,
+    what: &str,
+    did: &str,
+    creation: &Creation,
+) {
+    let heading = format!("{what} {} {did} here", creation.thread);
+    // Of how the C library makes threads and blocks nobody wants to know.
+    let parts = folded(&creation.stack, 0);
+    for row in framed(terminal, &heading, &creation.stack, parts, None) {
+        page.put(row.indent, row.hang, row.line);
     }
 }
 

@@ -229,6 +229,7 @@ fn what() -> impl Strategy<Value = What> {
                 sides_differ: size.is_multiple_of(3),
                 frame: size.is_multiple_of(5).then(|| "serve".to_owned()),
                 block: name.as_ref().map(|_| Block { address, size }),
+                allocated: size.is_multiple_of(7).then(Creation::default),
                 name,
             },
         )

@@ -110,6 +110,7 @@ fn global(name: &str, type_name: &str, size: u64) -> What {
         sides_differ: false,
         frame: None,
         block: None,
+        allocated: None,
     }
 }
 
@@ -166,6 +167,7 @@ pub fn unknown_origin() -> Race {
         sides_differ: false,
         frame: None,
         block: None,
+        allocated: None,
     };
     let mut held = access(AccessKind::Read, "wait_for_peer", "shm.c", 17);
     held.size = 8;
@@ -359,6 +361,20 @@ pub fn typed() -> Race {
             stack: vec![frame("start_workers", "pool.c", 21, 0x1400)],
         });
     }
+    race
+}
+
+/// The same, with who allocated the block.
+pub fn allocated() -> Race {
+    let mut race = typed();
+    let malloc = Frame {
+        function: Some("malloc".to_owned()),
+        ..library_frame()
+    };
+    race.what.allocated = Some(Creation {
+        thread: thread(4700, "main"),
+        stack: vec![malloc, frame("make_job", "pool.c", 12, 0x1480)],
+    });
     race
 }
 

@@ -323,6 +323,18 @@ fn seen(markup: &str) -> String {
 }
 
 #[test]
+fn a_section_says_who_allocated_the_block() {
+    let report = Report {
+        races: vec![fixtures::allocated()],
+        ..fixtures::run()
+    };
+    let section = seen(&section(&report, 0));
+    let told = section.find("Allocated by thread 4700 (main)");
+    let told = &section[told.expect(&section)..];
+    assert!(told.contains("make_job"), "{section}");
+}
+
+#[test]
 fn a_section_as_it_is_read() {
     let mut race = fixtures::typed();
     let caught = &mut race.accesses[1];

@@ -245,11 +245,12 @@ fn documents_follow_the_published_schema() {
     several["races"][0]["pairs"][0]["what"] = value!("device");
     assert!(!validator.is_valid(&several));
     let typed = parsed(&Report {
-        races: vec![fixtures::typed()],
+        races: vec![fixtures::allocated()],
         ..Report::default()
     });
     for path in [
         "/races/0/values/typed/before",
+        "/races/0/what/allocated/stack",
         "/races/0/what/block/size",
         "/races/0/accesses/0/value/bytes",
         "/races/0/accesses/1/created/stack",

@@ -154,6 +154,21 @@ fn it_follows_the_schema() {
 }
 
 #[test]
+fn where_the_block_was_allocated_is_a_related_location() {
+    let report = Report {
+        races: vec![fixtures::allocated()],
+        ..Report::default()
+    };
+    let related = &sarif(&report)["runs"][0]["results"][0]["relatedLocations"][1];
+    let said = &related["message"]["text"];
+    assert_eq!(*said, "allocated by thread 4700 (main)", "{related:#}");
+    let place = &related["physicalLocation"];
+    assert_eq!(place["artifactLocation"]["uri"], "pool.c", "{related:#}");
+    assert_eq!(place["region"]["startLine"], 12, "{related:#}");
+    assert_ne!(related["id"], 1, "{related:#}");
+}
+
+#[test]
 fn both_sides_have_a_flow_and_a_place() {
     let mut report = Report::default();
     let mut race = fixtures::bit_fields();

@@ -402,6 +402,22 @@ fn a_block_has_a_size_and_a_thread_a_creator() {
 }
 
 #[test]
+fn a_block_is_told_with_who_allocated_it() {
+    let race = fixtures::allocated();
+    let brief = "block allocated by thread 4700 (main) in make_job pool.c:12";
+    let text = compact(&race);
+    assert!(words(&text).contains(brief), "{text}");
+    assert!(!text.contains("allocated here"), "only with -v: {text}");
+    let text = full(&race);
+    let told = words(&text);
+    assert!(told.contains(brief), "{text}");
+    let stack = "the block, which thread 4700 (main) allocated here #0 malloc";
+    assert!(told.contains(stack), "{text}");
+    assert!(told.contains("#1 make_job pool.c:12"), "{text}");
+    assert!(!compact(&fixtures::typed()).contains("allocated"));
+}
+
+#[test]
 fn two_addresses_of_the_heap_are_shown_as_numbers() {
     let mut race = fixtures::typed();
     race.values.typed = Some(Typed {

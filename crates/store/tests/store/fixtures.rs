@@ -95,6 +95,7 @@ pub fn race(variable: &str, accesses: Vec<AccessReport>) -> Race {
             sides_differ: false,
             frame: None,
             block: None,
+            allocated: None,
         },
         seen_by: SeenBy::Watch,
         analysed: None,
