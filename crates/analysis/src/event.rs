@@ -114,6 +114,10 @@ pub enum What {
     Free {
         /// Which bytes.
         bytes: Bytes,
+        /// Whether this counts as a write of all of them, as far as accesses before it go: a call
+        /// gave them back, and who still uses them uses what may be another's. Who holds which
+        /// locks does not matter.
+        is_access: bool,
     },
     /// A processor now admits only interrupts above this level. For kernels.
     SetInterruptLevel {
@@ -209,6 +213,23 @@ impl Event {
     pub const fn access(&self) -> Option<&Access> {
         match &self.what {
             What::Access(access) => Some(access),
+            _ => None,
+        }
+    }
+}
+
+impl What {
+    /// The access that giving memory back counts as.
+    pub(crate) const fn as_access(&self) -> Option<Access> {
+        match self {
+            Self::Free {
+                bytes,
+                is_access: true,
+            } => Some(Access {
+                bytes: *bytes,
+                kind: AccessKind::Write,
+                atomicity: Atomicity::Plain,
+            }),
             _ => None,
         }
     }

@@ -156,7 +156,10 @@ impl HappensBefore {
                 let known = self.objects.set_level(index, level, &known);
                 self.acquire(index, &known);
             }
-            What::Allocate { bytes } | What::Free { bytes } => {
+            What::Allocate { bytes } | What::Free { bytes, .. } => {
+                if let Some(access) = event.what.as_access() {
+                    self.compare(index, event.place, &access, false);
+                }
                 self.shadow.forget(bytes);
                 self.atomics.forget(bytes);
                 self.possible.forget(bytes);
@@ -213,7 +216,8 @@ impl HappensBefore {
         if atomicity.acquires() || atomicity.releases() {
             self.possible.access(index, access, is_alone);
         }
-        self.compare(index, place, access, is_alone);
+        // A thread that is alone keeps nothing: whoever it creates comes after.
+        self.compare(index, place, access, !is_alone);
         if atomicity.is_atomic() && atomicity.releases() && access.kind.writes() {
             let known = self.release(index).certain;
             if is_sequencer {
@@ -228,22 +232,21 @@ impl HappensBefore {
         }
     }
 
-    /// Compares the access with those of other threads, and keeps it for later ones. A thread that
-    /// is alone keeps nothing: whoever it creates comes after.
-    fn compare(&mut self, index: u32, place: Place, access: &Access, is_alone: bool) {
+    /// Compares the access with those of other threads, and may keep it for later ones.
+    fn compare(&mut self, index: u32, place: Place, access: &Access, keeps: bool) {
         let certain = &self.threads[index as usize].certain;
         let mut entry = Entry::new(place, access, index, self.possible.region(index));
         entry.tick = certain.get(index);
         self.met.clear();
         for (word, mask) in words_of(access.bytes) {
             entry.mask = mask;
-            let history = if is_alone {
+            let history = if keeps {
+                self.shadow.word(word)
+            } else {
                 match self.shadow.existing(word) {
                     Some(history) => history,
                     None => continue,
                 }
-            } else {
-                self.shadow.word(word)
             };
             if history.repeats(&entry) {
                 continue;
@@ -259,7 +262,7 @@ impl HappensBefore {
                     }
                 }
             }
-            if !is_alone {
+            if keeps {
                 let threads = &self.threads;
                 history.add(entry, entry.tick.into(), |old| {
                     (0..).zip(threads).any(|(index, thread)| {

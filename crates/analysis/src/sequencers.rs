@@ -83,7 +83,12 @@ impl Sequencers {
             What::Access(access) => {
                 self.access(index, event.place, &access, event.number.is_some())
             }
-            What::Allocate { bytes } | What::Free { bytes } => self.shadow.forget(bytes),
+            What::Allocate { bytes } | What::Free { bytes, .. } => {
+                if let Some(access) = event.what.as_access() {
+                    self.access(index, event.place, &access, true);
+                }
+                self.shadow.forget(bytes);
+            }
             _ => {}
         }
         if let Some(number) = event.number {

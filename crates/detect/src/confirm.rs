@@ -48,6 +48,10 @@ pub struct Confirmed {
     /// If it is locked, whether it changed the bytes that meet.
     #[serde(default)]
     pub change: Change,
+    /// The function that gave the bytes back: then there is no access of the program's, and the
+    /// instruction is its call.
+    #[serde(default)]
+    pub freed_by: Option<String>,
 }
 
 /// A collision with everything that must be read while both threads are stopped.
@@ -313,6 +317,7 @@ fn check(
                 locked: instruction.locked(),
                 instruction: instruction.text(),
                 system_call: None,
+                freed_by: None,
                 form: instruction.form(),
                 found: found(instruction, bytes, record, hit),
                 change: change(instruction, bytes, record, hit),
@@ -383,6 +388,7 @@ fn gathered(
         locked: false,
         instruction: instruction.text(),
         system_call: None,
+        freed_by: None,
         form: Form::Wide,
         found: None,
         change: Change::Made,
@@ -432,6 +438,7 @@ fn in_kernel(
             locked: false,
             instruction: instruction.text(),
             system_call: Some(name.to_owned()),
+            freed_by: None,
             form: Form::Unknown,
             found: None,
             change: Change::Made,

@@ -133,6 +133,7 @@ struct Access<'a> {
     locked: bool,
     form: Form,
     system_call: Option<&'a str>,
+    freed_by: Option<&'a str>,
     /// The registers before it, or after it: flags are the same.
     registers: Option<&'a Registers>,
     stack: &'a [Avma],
@@ -150,6 +151,7 @@ fn sampled_side(collision: &Collision, modules: &[Arc<Module>], frames: &[Frame]
             locked: instruction.is_some_and(|i| i.locked()),
             form: instruction.map(|i| i.form()).unwrap_or_default(),
             system_call: None,
+            freed_by: None,
             registers: collision.registers(),
             stack: &collision.sampled.1,
             frames,
@@ -190,6 +192,7 @@ pub fn sort_of(touch: &Touch, modules: &[Arc<Module>]) -> Sorted {
                 locked: instruction.locked(),
                 form: instruction.form(),
                 system_call: None,
+                freed_by: None,
                 registers: None,
                 stack: &touch.stack,
                 frames: &frames,
@@ -253,6 +256,7 @@ fn confirmed_side(
             locked: confirmed.locked,
             form: confirmed.form,
             system_call: confirmed.system_call.as_deref(),
+            freed_by: confirmed.freed_by.as_deref(),
             registers,
             stack,
             frames,
@@ -262,6 +266,18 @@ fn confirmed_side(
 }
 
 fn side(access: &Access<'_>, modules: &[Arc<Module>]) -> SideEvidence {
+    if let Some(name) = access.freed_by {
+        let given_back = Fact::Allocator {
+            name: name.to_owned(),
+            frees: true,
+            hands_out: false,
+        };
+        return SideEvidence {
+            kind: access.kind,
+            extent: access.bytes.into(),
+            facts: vec![given_back.into()],
+        };
+    }
     let mut facts = vec![
         Fact::Form { form: access.form },
         Fact::Natural {

@@ -418,6 +418,7 @@ fn describe(collision: &Collision, modules: &[Arc<Module>]) -> Race {
             pc: confirmed.pc.0,
             instruction: Some(confirmed.instruction.clone()),
             system_call: confirmed.system_call.clone(),
+            freed_by: confirmed.freed_by.clone(),
             ..report(thread, caught, is_atomic(&evidence, 1))
         });
     }

@@ -432,6 +432,7 @@ fn exchanged(change: Change) -> Collision {
         locked: true,
         instruction: "lock cmpxchg qword ptr [rdi], rsi".to_owned(),
         system_call: None,
+        freed_by: None,
         form: Form::Operation,
         found: None,
         change,

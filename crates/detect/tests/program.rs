@@ -82,6 +82,7 @@ fn collision(module: &Module, bytes: Bytes, caller: &str) -> Collision {
         locked: false,
         instruction: write.text(),
         system_call: None,
+        freed_by: None,
         form: write.form(),
         found: None,
         change: Change::Made,

@@ -95,6 +95,7 @@ fn collision(module: &Module, callers: &[Avma]) -> Collision {
         locked: false,
         instruction: write.text(),
         system_call: None,
+        freed_by: None,
         form: write.form(),
         found: None,
         change: Change::Made,

@@ -80,8 +80,32 @@ pub trait Judge {
     /// in its low half and the context in its high one.
     fn atomicity(&mut self, place: Place, kind: AccessKind, bytes: Bytes) -> Option<Atomicity>;
 
+    /// Whether the call at this place, which gives these bytes back by this function, is to be
+    /// held against what others do to them.
+    fn tells_free(&mut self, place: Place, function: &'static str, bytes: Bytes) -> bool;
+
     /// Whether an access that the kernel made for the system call of this name is to be told.
     fn tells_kernel(&mut self, place: Place, call: &'static str, bytes: Bytes) -> bool;
+}
+
+/// What tells the place of a call from that of the instruction behind it: both have one address.
+const CALL: u64 = 1 << 63;
+
+/// The place of a call that returns to this one.
+const fn before(place: Place) -> Place {
+    Place(place.0 | CALL)
+}
+
+/// Whether a place is that of a call. Its site is that of the return address.
+#[must_use]
+pub const fn is_call(place: Place) -> bool {
+    place.0 & CALL != 0
+}
+
+/// The site and the context of a place.
+#[must_use]
+pub const fn parts(place: Place) -> (u32, u32) {
+    (place.0 as u32, ((place.0 & !CALL) >> 32) as u32)
 }
 
 /// The memory that an item of a thread accesses, and its place: by its own instruction, or by the
@@ -344,7 +368,7 @@ impl<'a> Translator<'a> {
             Kind::Update => self.access(*thread, item, AccessKind::Update, judge, &mut out),
             Kind::Atomic => self.atomic(*thread, item, judge, &mut out),
             Kind::Fence => out.put(What::Fence),
-            Kind::Call => self.call(*thread, item, &mut out),
+            Kind::Call => self.call(*thread, item, judge, &mut out),
             Kind::Return => self.returned(*thread, item, &mut out),
             Kind::SystemCall => self.system_call(*thread, step, judge, &mut out),
             Kind::SystemReturn => self.system_return(*thread, item, judge, &mut out),
@@ -557,7 +581,20 @@ impl<'a> Translator<'a> {
         }));
     }
 
-    fn call(&mut self, thread: u32, item: &Item, out: &mut Out<'_>) {
+    /// The block that this item gives back, if it calls a function that does, and the place of
+    /// the call. In the order of the steps, before its own.
+    #[must_use]
+    pub fn given_back(&self, item: &Item) -> Option<(Place, &'static str, Allocation)> {
+        if item.entry.kind != Kind::Call {
+            return None;
+        }
+        // A block that is moved may stay where it was, or not be freed for want of memory.
+        let function = Function::new(item.entry.address).filter(|one| *one == Function::Free)?;
+        let block = self.memory.block(item.value(0)?)?;
+        Some((before(Place(item.entry.word)), function.symbol(), *block))
+    }
+
+    fn call(&mut self, thread: u32, item: &Item, judge: &mut dyn Judge, out: &mut Out<'_>) {
         let number = item.entry.address;
         let known = Function::new(number).map(Called::Known);
         let Some(called) = known.or_else(|| self.owns.get(number).cloned().map(Called::Own)) else {
@@ -575,7 +612,15 @@ impl<'a> Translator<'a> {
             place: out.place,
             has_retaken: false,
         };
-        calls::entered(&open, &mut self.memory, &mut self.barriers, out);
+        let given_back = self.given_back(item).filter(|(place, function, block)| {
+            let bytes = bytes(block.bytes.start.0, block.bytes.len.min(LONGEST));
+            judge.tells_free(*place, function, bytes)
+        });
+        if let Some((place, ..)) = given_back {
+            out.place = place;
+        }
+        let is_access = given_back.is_some();
+        calls::entered(&open, is_access, &mut self.memory, &mut self.barriers, out);
         let calls = &mut self.threads[thread as usize].open;
         if calls.len() < DEEPEST {
             calls.push(open);

@@ -2,11 +2,13 @@
 
 use redhanded_analysis::{Atomicity, HappensBefore, Lockset, Place, Standing};
 use redhanded_model::{AccessKind, Bytes, TaskId};
-use redhanded_recording::translate::{Judge, Origin, Translator};
+use redhanded_recording::translate::{Judge, Origin, Translator, parts};
 use redhanded_recording::wire::{ChunkKind, Entry, Function, Kind};
 use redhanded_recording::{Damage, Header, Item, Recording, Writer, steps};
 use std::path::Path;
 
+#[path = "translate/given_back.rs"]
+mod given_back;
 #[path = "translate/kernel.rs"]
 mod kernel;
 #[path = "translate/own.rs"]
@@ -31,6 +33,10 @@ impl Judge for Sites {
             site if site >= RUNTIME.into() || site % 2 == 1 => Atomicity::Doubtful,
             _ => Atomicity::Plain,
         })
+    }
+
+    fn tells_free(&mut self, place: Place, _: &'static str, _: Bytes) -> bool {
+        parts(place).0 < RUNTIME
     }
 
     fn tells_kernel(&mut self, place: Place, _: &'static str, _: Bytes) -> bool {

@@ -6,6 +6,7 @@ use redhanded_model::{Class, Race, SeenBy};
 pub(crate) fn title(race: &Race) -> &'static str {
     if race.seen_by == SeenBy::Analysis {
         return match (race.class, race.is_suspect()) {
+            (Class::Race, false) if race.is_freed() => "race, unordered with the end of its memory",
             (Class::Race, false) => "race, unordered",
             (Class::Race, true) => "suspect",
             (Class::PossiblyAtomic, false) => "possibly atomic, unordered",
@@ -79,6 +80,13 @@ pub(crate) fn notes(race: &Race) -> Vec<String> {
             "Freed while it stood: the memory was unmapped between the thread's decision to access it and \
              the access, which faults. Another thread called munmap, or freed a large block, which the \
              allocator then unmapped."
+                .to_owned(),
+        );
+    } else if race.is_freed() && race.seen_by == SeenBy::Analysis {
+        notes.push(
+            "Given back: the one side calls an allocator's function for the block that the other \
+             accesses. Whatever that access is, next time it may be one to memory that is no longer \
+             its own."
                 .to_owned(),
         );
     } else if race.is_freed() {

@@ -196,6 +196,30 @@ fn memory_that_is_freed_and_allocated_is_a_new_variable() {
     );
 }
 
+#[test]
+fn giving_memory_back_races_with_what_others_still_do_to_it() {
+    let given_back = |between: &str| {
+        races(&format!(
+            "T1 read x[0..4] @ use\n{between}\nT2 give-back x @ end"
+        ))
+    };
+    assert_eq!(given_back(""), ["end | use: unordered"]);
+    assert_eq!(given_back("T1 up s\nT2 down s"), [""; 0]);
+    assert_eq!(
+        given_back("T1 write f doubtful @ set\nT2 read f doubtful @ seen"),
+        ["end | use: suspect", "seen | set: suspect"]
+    );
+    // Atomic accesses use it as well, and whoever frees may use it.
+    assert_eq!(
+        races("T1 read x atomic @ use\nT2 write x @ own\nT2 give-back x @ end"),
+        ["end | use: unordered", "own | use: unordered"]
+    );
+    // What comes later is to another variable, or to none: an allocator that is not known may
+    // have handed it out again.
+    none("T1 call\nT2 give-back x\nT1 call\nT1 write x");
+    none("T1 call\nT2 give-back x\nT1 give-back x");
+}
+
 /// The one message that a flag passes, with both sides marked.
 fn message(mark: &str, between: &str) -> Vec<String> {
     races(&format!(

@@ -51,7 +51,7 @@ fn regions(events: &[Event]) -> Vec<Region> {
 fn is_reused(events: &[Event], from: usize, to: usize, shared: Bytes) -> bool {
     let shared = (shared.start.0..shared.end()).filter(|byte| {
         !events[from..to].iter().any(|event| {
-            matches!(event.what, What::Allocate { bytes } | What::Free { bytes }
+            matches!(event.what, What::Allocate { bytes } | What::Free { bytes, .. }
                 if (bytes.start.0..bytes.end()).contains(byte))
         })
     });
@@ -345,7 +345,7 @@ pub fn lockset(events: &[Event], refine: Refine) -> BTreeSet<[Place; 2]> {
                 signals.insert(semaphore);
             }
         }
-        if let What::Allocate { bytes: new } | What::Free { bytes: new } = event.what {
+        if let What::Allocate { bytes: new } | What::Free { bytes: new, .. } = event.what {
             bytes.retain(|byte, _| !(new.start.0..new.end()).contains(byte));
         }
         for (object, mode) in &operations[at].0 {

@@ -122,3 +122,13 @@ fn of_many_accesses_those_stay_that_overlap_an_open_region() {
     ));
     assert_eq!(one, ["open | r: unordered"]);
 }
+
+#[test]
+fn memory_is_given_back_at_a_moment_of_its_own() {
+    assert_eq!(
+        races("T1 read x @ use\nT2 give-back x @ end"),
+        ["end | use: unordered"]
+    );
+    assert_eq!(races("T1 read x\nT1 call\nT2 give-back x"), [""; 0]);
+    assert_eq!(races("T1 read x\nT2 free x"), [""; 0]);
+}

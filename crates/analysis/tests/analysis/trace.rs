@@ -156,6 +156,11 @@ impl Trace {
             },
             ["free", variable] => What::Free {
                 bytes: self.bytes(variable),
+                is_access: false,
+            },
+            ["give-back", variable] => What::Free {
+                bytes: self.bytes(variable),
+                is_access: true,
             },
             ["level", level] => What::SetInterruptLevel {
                 level: level.parse().unwrap(),

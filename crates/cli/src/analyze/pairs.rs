@@ -24,6 +24,8 @@ pub struct Pair {
     pub instances: u64,
     /// The system call that the kernel made the second access for.
     call: Option<&'static str>,
+    /// The function by which the second side gave the memory back.
+    freed_by: Option<&'static str>,
 }
 
 /// The pairs that were found.
@@ -110,14 +112,18 @@ impl<'j, 'a> Gathering<'j, 'a> {
     }
 
     fn add(&mut self, by: Analysis, mut sides: [Side; 2], standing: RaceStanding, instances: u64) {
-        // A report has the kernel's access last, and no code of the program's if both are.
-        let by_kernel = sides.map(|side| self.judge.call(side.place).is_some());
-        match by_kernel {
+        // A report has the kernel's access last, or the call that frees, and no code of the
+        // program's if both are.
+        let is_other = |side: Side| {
+            self.judge.call(side.place).is_some() || self.judge.freed_by(side.place).is_some()
+        };
+        match sides.map(is_other) {
             [true, true] => return,
             [true, false] => sides.swap(0, 1),
             [false, _] => {}
         }
         let call = self.judge.call(sides[1].place);
+        let freed_by = self.judge.freed_by(sides[1].place);
         let own = sides.map(|side| self.judge.is_own(side.place));
         // Stacks are long, and there may be many more pairs than are told.
         let is_linker = |side: &Side| self.modules.is_linker(self.judge.instruction(side.place));
@@ -145,6 +151,7 @@ impl<'j, 'a> Gathering<'j, 'a> {
             if standing < known.standing {
                 known.sides = sides;
                 known.call = call;
+                known.freed_by = freed_by;
                 known.standing = standing;
             }
             known.instances = known.instances.max(instances);
@@ -160,6 +167,7 @@ impl<'j, 'a> Gathering<'j, 'a> {
             by: vec![by],
             instances,
             call,
+            freed_by,
         });
     }
 
@@ -207,8 +215,12 @@ pub fn resolve(
         }
         let call = &mut calling[step.thread as usize];
         let (place, all) = accessed(item, step.result, call);
+        let given_back = translator.given_back(item);
+        let (place, all): (_, Vec<Bytes>) = match given_back {
+            Some((place, _, block)) => (place, vec![block.bytes]),
+            None => (place, all.collect()),
+        };
         if let Some(sides) = wanted.get(&(*thread, place.0)) {
-            let all: Vec<Bytes> = all.collect();
             for (index, at) in sides {
                 let side = &mut pairs[*index].sides[*at];
                 if let Some(bytes) = all.iter().find(|bytes| bytes.overlaps(side.bytes)) {
@@ -246,6 +258,10 @@ impl Judge for Nobody {
     }
 
     fn tells_kernel(&mut self, _: redhanded_analysis::Place, _: &'static str, _: Bytes) -> bool {
+        false
+    }
+
+    fn tells_free(&mut self, _: redhanded_analysis::Place, _: &'static str, _: Bytes) -> bool {
         false
     }
 }
@@ -300,6 +316,7 @@ impl Pair {
                     locked: false,
                     instruction: String::new(),
                     system_call: self.call.map(str::to_owned),
+                    freed_by: self.freed_by.map(str::to_owned),
                     form: Form::default(),
                     found: None,
                     change: Change::Made,

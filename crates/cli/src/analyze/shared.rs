@@ -2,10 +2,10 @@
 //! anything, and is most of what a program does.
 
 use super::allowance::Allowance;
-use redhanded_model::Bytes;
+use redhanded_model::{Avma, Bytes};
 use redhanded_recording::translate::accessed;
-use redhanded_recording::wire::Kind;
-use redhanded_recording::{Process, Recording, became_another};
+use redhanded_recording::wire::{Function, Kind};
+use redhanded_recording::{Item, Process, Recording, became_another};
 use redhanded_report::Progress;
 use std::collections::HashMap;
 
@@ -57,7 +57,8 @@ impl Shared {
                     // Another thread with the same number.
                     next = next.saturating_add(1).min(SHARED - 1);
                 }
-                for bytes in accessed(&item, None, &mut calling).1 {
+                let freed = freed(&item);
+                for bytes in accessed(&item, None, &mut calling).1.chain(freed) {
                     let length = bytes.len.min(LONGEST);
                     // A page of notes is about 4096 bytes.
                     if is_noting && !allowance.allows_half(1 + length / 4096) {
@@ -124,12 +125,18 @@ impl Shared {
     }
 }
 
+/// The first word of a block that an item gives back. How long the block is is not known here.
+fn freed(item: &Item) -> Option<Bytes> {
+    let is_free = item.entry.kind == Kind::Call && item.entry.address == Function::Free as u64;
+    let block = item.value(0).filter(|block| is_free && *block != 0)?;
+    Some(Bytes::new(Avma(block), 8))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use redhanded_model::Avma;
     use redhanded_recording::wire::{ChunkKind, Entry};
-    use redhanded_recording::{Ending, Header, Item, Writer};
+    use redhanded_recording::{Ending, Header, Writer};
     use redhanded_report::Shown;
     use std::path::Path;
 

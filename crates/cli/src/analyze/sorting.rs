@@ -6,7 +6,7 @@ use redhanded_analysis::{Atomicity, Ordering, Place};
 use redhanded_detect::{Sorted, Touch};
 use redhanded_model::{AccessKind, Avma, Bytes, ModuleId, Sort};
 use redhanded_recording::Process;
-use redhanded_recording::translate::Judge;
+use redhanded_recording::translate::{Judge, is_call, parts};
 use redhanded_session::{Answer, Asker, Question};
 use std::collections::HashMap;
 
@@ -27,6 +27,8 @@ pub struct Sorting<'a> {
     known: HashMap<(u32, bool), Sorted>,
     /// Where the program had the kernel access its memory, and by which system call.
     calls: HashMap<Place, &'static str>,
+    /// Where it gave memory back, and by which function.
+    frees: HashMap<Place, &'static str>,
 }
 
 impl<'a> Sorting<'a> {
@@ -47,18 +49,22 @@ impl<'a> Sorting<'a> {
             called: HashMap::new(),
             known: HashMap::new(),
             calls: HashMap::new(),
+            frees: HashMap::new(),
         }
     }
 
     /// The instruction of a place.
     pub fn instruction(&self, place: Place) -> u64 {
-        self.process.site(place.0 as u32).unwrap_or(0)
+        self.process.site(parts(place).0).unwrap_or(0)
     }
 
-    /// Whether an access is the program's: made by its code, or by a function like `memcpy`
-    /// that it calls.
+    /// Whether an access is the program's: made by its code, or by a function like `memcpy` or
+    /// `free` that it calls.
     pub fn is_own(&mut self, place: Place) -> bool {
-        let (site, context) = (place.0 as u32, (place.0 >> 32) as u32);
+        let (site, context) = parts(place);
+        if is_call(place) {
+            return !self.is_runtime(site);
+        }
         if !self.is_runtime(site) || self.calls.contains_key(&place) {
             return true;
         }
@@ -70,15 +76,21 @@ impl<'a> Sorting<'a> {
     /// Whether the program asked for all bytes that an access touches, so that a race can be
     /// claimed from it.
     pub fn is_asked_for(&mut self, place: Place) -> bool {
-        let (site, context) = (place.0 as u32, (place.0 >> 32) as u32);
+        let (site, context) = parts(place);
         let by_program = self.is_runtime(site) && self.is_called_by_program(context);
         let known = self.known.get(&(site, by_program)).copied();
+        let known = known.filter(|_| !is_call(place));
         self.is_own(place) && known.is_none_or(|known| !known.may_over_read)
     }
 
     /// The system call that an access was made for, if the kernel made it.
     pub fn call(&self, place: Place) -> Option<&'static str> {
         self.calls.get(&place).copied()
+    }
+
+    /// The function by which memory was given back, if that is what the place is about.
+    pub fn freed_by(&self, place: Place) -> Option<&'static str> {
+        self.frees.get(&place).copied()
     }
 
     fn is_called_by_program(&mut self, context: u32) -> bool {
@@ -91,7 +103,7 @@ impl<'a> Sorting<'a> {
     }
 
     fn sorted(&mut self, place: Place, kind: AccessKind, bytes: Bytes) -> Sorted {
-        let (site, context) = (place.0 as u32, (place.0 >> 32) as u32);
+        let (site, context) = parts(place);
         let is_runtime = self.is_runtime(site);
         let by_program = is_runtime && self.is_called_by_program(context);
         if let Some(known) = self.known.get(&(site, by_program)) {
@@ -127,17 +139,26 @@ impl<'a> Sorting<'a> {
     }
 }
 
-/// The instruction of a place, and the return addresses behind it.
+/// The instruction of a place, and the return addresses behind it. Of a call that is its last byte.
 pub fn stack(process: &Process, place: Place) -> Vec<u64> {
-    let (site, context) = (place.0 as u32, (place.0 >> 32) as u32);
-    let mut stack = vec![process.site(site).unwrap_or(0)];
+    let (site, context) = parts(place);
+    let at = process.site(site).unwrap_or(0);
+    let mut stack = vec![at.saturating_sub(is_call(place).into())];
     stack.extend(process.stack(context));
     stack
 }
 
 impl Judge for Sorting<'_> {
+    fn tells_free(&mut self, place: Place, function: &'static str, bytes: Bytes) -> bool {
+        let is_told = self.shared.has(bytes);
+        if is_told {
+            self.frees.insert(place, function);
+        }
+        is_told
+    }
+
     fn tells_kernel(&mut self, place: Place, call: &'static str, bytes: Bytes) -> bool {
-        let (site, context) = (place.0 as u32, (place.0 >> 32) as u32);
+        let (site, context) = parts(place);
         let is_asked_for = !self.is_runtime(site) || self.is_called_by_program(context);
         let is_told = is_asked_for && self.shared.has(bytes);
         if is_told {
@@ -160,7 +181,7 @@ impl Judge for Sorting<'_> {
         }
         // The dynamic linker fills in tables that every call reads. Nobody's data is ordered by
         // that: whoever loads a library holds a lock.
-        let pc = self.process.site(place.0 as u32);
+        let pc = self.process.site(parts(place).0);
         if pc.is_some_and(|pc| self.modules.is_linker(pc)) {
             return None;
         }

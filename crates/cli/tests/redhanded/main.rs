@@ -21,6 +21,7 @@ mod exit_status;
 mod fidelity;
 mod full_disk;
 mod gdbstub;
+mod given_back;
 mod hunt;
 mod interruption;
 mod listing;

@@ -161,8 +161,14 @@ pub const fn lock(id: u64) -> Object {
     object(ObjectKind::Lock, id)
 }
 
-/// A function is entered.
-pub fn entered(open: &Open, memory: &mut Memory, barriers: &mut Barriers, out: &mut Out<'_>) {
+/// A function is entered. `is_access` if giving memory back is held against accesses of others.
+pub fn entered(
+    open: &Open,
+    is_access: bool,
+    memory: &mut Memory,
+    barriers: &mut Barriers,
+    out: &mut Out<'_>,
+) {
     use Function as F;
     let [first, second, _] = open.arguments;
     let function = match &open.called {
@@ -198,7 +204,7 @@ pub fn entered(open: &Open, memory: &mut Memory, barriers: &mut Barriers, out: &
             out.release(object(ObjectKind::Once, first));
         }
         F::Free | F::Realloc | F::ReallocArray => match memory.free(first) {
-            Some(bytes) => out.put(What::Free { bytes }),
+            Some(bytes) => out.put(What::Free { bytes, is_access }),
             None => out.put(What::Fence),
         },
         F::GompCriticalEnd => {

@@ -94,6 +94,11 @@ impl Memory {
         block.usable()
     }
 
+    /// The block that begins here.
+    pub fn block(&self, start: u64) -> Option<&Allocation> {
+        self.blocks.get(&start)
+    }
+
     /// A block ends it.
     pub fn free(&mut self, start: u64) -> Option<Bytes> {
         Some(self.blocks.remove(&start)?.usable())

@@ -78,7 +78,10 @@ pub fn entered(own: &Own, open: &Open, memory: &mut Memory, out: &mut Out<'_>) {
     match own {
         Own::Unlocks(which) => out.release(lock(which.id(open))),
         Own::Frees(block) => match memory.free(argument(open, *block)) {
-            Some(bytes) => out.put(What::Free { bytes }),
+            Some(bytes) => out.put(What::Free {
+                bytes,
+                is_access: false,
+            }),
             None => out.put(What::Fence),
         },
         Own::Locks(..) | Own::Allocates(_) => out.put(What::Fence),

@@ -212,7 +212,10 @@ pub fn entered(
         number::MUNMAP | number::MREMAP => {
             let gone = bytes(first, second);
             memory.unmap(gone);
-            out.put(What::Free { bytes: gone });
+            out.put(What::Free {
+                bytes: gone,
+                is_access: false,
+            });
         }
         _ if is_inner => out.put(What::SystemCall),
         _ if futex(calling).is_some() => match futex(calling) {

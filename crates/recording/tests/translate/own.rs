@@ -95,7 +95,16 @@ fn a_block_of_the_programs_own_is_as_long_as_somebody_says() {
         (Some(Own::Allocates(Size::Bytes(20))), 0),
         (Some(Own::Frees(2)), 0),
     ]);
-    assert_eq!(all, [What::Allocate { bytes }, What::Free { bytes }]);
+    assert_eq!(
+        all,
+        [
+            What::Allocate { bytes },
+            What::Free {
+                bytes,
+                is_access: false
+            }
+        ]
+    );
 }
 
 #[test]

@@ -59,7 +59,8 @@ pub(super) const RULES: [RuleText; 4] = [
         short: "A thread was about to access a block of memory when another thread gave it back.",
         full: "One thread was stopped just before it accessed a block, and meanwhile an allocator freed \
                or moved the block for another thread, or the memory was unmapped: a use after free, \
-               whatever the access looks like.",
+               whatever the access looks like. In a recording, nothing orders the access with the call that \
+               gives the block back.",
         help: "The result's other location is where the block was given back.\n\n\
                - Keep the block alive as long as anybody may use it: count its users, or free it \
                under the lock that they hold.\n\

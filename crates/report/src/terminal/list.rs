@@ -6,7 +6,7 @@ use crate::numbers::{counted, times};
 use crate::outcome;
 use crate::problems::problems;
 use crate::style::{Role, Style};
-use redhanded_model::{Class, Race};
+use redhanded_model::{Class, Race, SeenBy};
 
 /// How many of a problem's other races are named in a list.
 const MOST_OTHERS: usize = 6;
@@ -119,9 +119,11 @@ fn line<'s>(
             .put(Role::Plain, analysed.standing.name());
     }
     if race.is_freed() {
-        line = line
-            .glue(Role::Plain, ",")
-            .put(Role::Race, "freed while it stood");
+        let words = match race.seen_by {
+            SeenBy::Analysis => "with the end of its memory",
+            SeenBy::Watch | SeenBy::Value => "freed while it stood",
+        };
+        line = line.glue(Role::Plain, ",").put(Role::Race, words);
     }
     if let Some(verdict) = &race.verdict {
         line = line

@@ -1,4 +1,5 @@
-//! An allocator gave the block back while an access stood at it, or the memory was unmapped.
+//! An allocator gave the block back while an access stood at it, or the memory was unmapped; or, in a
+//! recording, nothing orders the two.
 //!
 //! Goes by the class rule of the same name. Nothing speaks against it: whatever the access is,
 //! it is one to memory that is no longer its own. It is wrong where a pool of the program's own
@@ -6,7 +7,7 @@
 
 use super::harmful;
 use crate::subject::Subject;
-use redhanded_model::Leaning;
+use redhanded_model::{Leaning, SeenBy};
 
 pub const NAME: &str = "freed-while-it-stood";
 
@@ -23,11 +24,10 @@ pub fn rule(subject: &Subject<'_>) -> Option<Leaning> {
         .accesses
         .iter()
         .find_map(|access| access.freed_by.as_deref());
-    harmful(
-        NAME,
-        vec![format!(
-            "{} gave the block back between the decision to access it and the access",
-            by.unwrap_or("an allocator")
-        )],
-    )
+    let by = by.unwrap_or("an allocator");
+    let when = match subject.race.seen_by {
+        SeenBy::Analysis => "in no order with the access",
+        SeenBy::Watch | SeenBy::Value => "between the decision to access it and the access",
+    };
+    harmful(NAME, vec![format!("{by} gave the block back {when}")])
 }
