@@ -3,11 +3,14 @@
 //! coverage, makes the seeds and runs all targets: see `docs/fuzzing.md`.
 #![no_main]
 
+mod guest;
 mod kernel;
 mod mutation;
 mod protocol;
 mod questions;
 mod replays;
+mod servants;
+mod settings;
 mod targets;
 
 use libfuzzer_sys::{fuzz_mutator, fuzz_target, fuzzer_mutate};

@@ -1,7 +1,8 @@
 //! The parsers, and how each is given an input.
 
 use std::env;
-use std::fs;
+use std::fs::{self, OpenOptions};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
@@ -9,6 +10,8 @@ use redhanded_analysis::{Atomicity, HappensBefore, Place};
 use redhanded_image::kernel_file::Btf;
 use redhanded_image::{DebugSearch, Image, decode_forged_sites, link};
 use redhanded_model::{AccessKind, Bytes, Report, Spot};
+use redhanded_provision::companions;
+use redhanded_recorder::{Next, next};
 use redhanded_recording::translate::{Judge, Translator};
 use redhanded_recording::wire::ChunkKind;
 use redhanded_recording::{Damage, Header, Recording, Writer as RecordingWriter, steps};
@@ -18,7 +21,7 @@ use redhanded_report::{Style, Terminal, Writer, clean};
 use redhanded_session::read;
 use redhanded_sys::Mapping;
 
-use crate::{kernel, protocol, questions, replays};
+use crate::{guest, kernel, protocol, questions, replays, servants, settings};
 
 /// One parser of foreign bytes, or a few that belong together.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -53,9 +56,23 @@ pub enum Target {
     Suspects,
     /// A recording.
     Recording,
+    /// What a recorded program sends.
+    Chunks,
+    /// The memory of a guest.
+    Guest,
+    /// A guest's console and reports.
+    Console,
+    /// The libraries that a program names.
+    Libraries,
+    /// The answers of the namer.
+    Names,
+    /// The answers of the replayer.
+    Judgements,
+    /// What people write.
+    Settings,
 }
 
-const TARGETS: [(&str, Target); 15] = [
+const TARGETS: [(&str, Target); 22] = [
     ("file", Target::File),
     ("instruction", Target::Instruction),
     ("kernel", Target::Kernel),
@@ -71,6 +88,13 @@ const TARGETS: [(&str, Target); 15] = [
     ("scenario", Target::Scenario),
     ("suspects", Target::Suspects),
     ("recording", Target::Recording),
+    ("chunks", Target::Chunks),
+    ("guest", Target::Guest),
+    ("console", Target::Console),
+    ("libraries", Target::Libraries),
+    ("names", Target::Names),
+    ("judgements", Target::Judgements),
+    ("settings", Target::Settings),
 ];
 
 /// The target of this process.
@@ -89,7 +113,10 @@ pub fn chosen() -> Target {
 impl Target {
     /// Whether its inputs are ELF files, whose parts can be told apart.
     pub const fn takes_elf(self) -> bool {
-        matches!(self, Self::File | Self::Kernel | Self::Module)
+        matches!(
+            self,
+            Self::File | Self::Kernel | Self::Module | Self::Libraries
+        )
     }
 
     /// What has to be done before the first input.
@@ -130,6 +157,13 @@ impl Target {
             Self::Maps => maps(bytes),
             Self::Suspects => suspects(&String::from_utf8_lossy(bytes)),
             Self::Recording => recording(bytes),
+            Self::Chunks => chunks(bytes),
+            Self::Guest => guest::explore(bytes),
+            Self::Console => guest::hear(bytes),
+            Self::Libraries => drop(companions(&on_disk(bytes))),
+            Self::Names => servants::names(bytes),
+            Self::Judgements => servants::judgements(bytes),
+            Self::Settings => settings::read(&String::from_utf8_lossy(bytes)),
             Self::Scenario => {
                 let _ = Scenario::read(bytes);
                 // A changed byte of what is packed never gets past its checksum.
@@ -167,6 +201,21 @@ fn recording(bytes: &[u8]) {
     let _ = writer.append(1, ChunkKind::Goodbye, 0, b"");
     let kind = kinds[usize::from(bytes.first().copied().unwrap_or(0)) % kinds.len()];
     let _ = writer.append(1, kind, 1, bytes);
+    if let Ok(file) = writer.finish(&redhanded_recording::Ending::default()) {
+        examine(file);
+    }
+}
+
+/// Takes the input for what a recorded program sends, and keeps it as `record` does.
+fn chunks(bytes: &[u8]) {
+    let Ok(mut writer) = RecordingWriter::new(Vec::new(), &Header::default()) else {
+        return;
+    };
+    let mut left = bytes;
+    while let Next::Chunk(chunk, length) = next(left) {
+        left = &left[length..];
+        let _ = writer.append(1, chunk.kind, chunk.thread, chunk.bytes);
+    }
     if let Ok(file) = writer.finish(&redhanded_recording::Ending::default()) {
         examine(file);
     }
@@ -228,8 +277,22 @@ fn folder() -> PathBuf {
 
 /// Writes the input to a file, for parsers that open one.
 fn on_disk(bytes: &[u8]) -> PathBuf {
-    let path = folder().join("input");
-    fs::write(&path, bytes).unwrap_or_else(|why| panic!("cannot write {}: {why}", path.display()));
+    put(folder().join("input"), bytes)
+}
+
+/// Writes a file over the last one. Some file systems wait for the disk if a file is emptied and
+/// written again, which takes longer than most parsers.
+fn put(path: PathBuf, bytes: &[u8]) -> PathBuf {
+    let file = OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .open(&path);
+    let written = file.and_then(|file| {
+        file.write_all_at(bytes, 0)?;
+        file.set_len(bytes.len() as u64)
+    });
+    written.unwrap_or_else(|why| panic!("cannot write {}: {why}", path.display()));
     path
 }
 
@@ -250,17 +313,25 @@ fn module(bytes: &[u8]) {
 }
 
 /// Takes the input for the source of a program, and asks what it says of each access.
+///
+/// The program is a small one without headers (`asked.c` in `xtask/src/fuzz/seeds.rs`). Its debug
+/// information names a folder that does not exist, or the true source would be read.
 fn source(bytes: &[u8]) {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
     let program = PROGRAM.get_or_init(|| folder().join("program"));
     let sources = folder().join("sources");
     let _ = fs::create_dir_all(&sources);
-    let _ = fs::write(sources.join("seed.c"), bytes);
+    put(sources.join("asked.c"), bytes);
     let search = DebugSearch {
         roots: Vec::new(),
-        sources: vec![sources],
+        sources: vec![folder()],
         carried: Vec::new(),
     };
+    let found = search.source(Path::new("/nowhere/sources/asked.c"));
+    assert!(
+        found.is_some_and(|found| *found.bytes == *bytes),
+        "it is not what is read"
+    );
     let image = open(program).with_debug_search(search);
     for site in image.sites().sites.iter() {
         let _ = image.debug().source_evidence(site.svma);
@@ -281,7 +352,7 @@ fn maps(bytes: &[u8]) {
 }
 
 /// Shows a report in both forms. Whatever is in it, nothing may act on the terminal.
-fn show(report: &Report) {
+pub fn show(report: &Report) {
     let mut text = Vec::new();
     for unicode in [false, true] {
         let style = Style {

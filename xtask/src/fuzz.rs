@@ -68,7 +68,7 @@ struct Target {
     takes: fn(&Seed) -> bool,
 }
 
-const TARGETS: [Target; 15] = [
+const TARGETS: [Target; 22] = [
     Target::new("file", |seed| seed.is_elf()),
     Target::new("instruction", |seed| seed.name == "tiny"),
     Target::new("kernel", |seed| {
@@ -76,7 +76,7 @@ const TARGETS: [Target; 15] = [
     }),
     Target::new("btf", |seed| seed.name == "btf"),
     Target::new("module", |seed| seed.name == "object"),
-    Target::new("source", |seed| seed.name == "seed.c"),
+    Target::new("source", |seed| seed.name == "asked.c"),
     Target::new("packets", |seed| seed.name.starts_with("packets")),
     Target::new("description", |seed| seed.name == "description"),
     Target::new("log", |seed| seed.name == "log"),
@@ -86,6 +86,13 @@ const TARGETS: [Target; 15] = [
     Target::new("scenario", |seed| seed.name.starts_with("scenario")),
     Target::new("suspects", |seed| seed.name.starts_with("suspects")),
     Target::new("recording", |seed| seed.name.starts_with("recording")),
+    Target::new("chunks", |seed| seed.name == "chunks"),
+    Target::new("guest", |seed| seed.name == "guest"),
+    Target::new("console", |seed| seed.name == "console"),
+    Target::new("libraries", |seed| seed.is_elf() || seed.name == "script"),
+    Target::new("names", |seed| seed.name == "names"),
+    Target::new("judgements", |seed| seed.name == "judgements"),
+    Target::new("settings", |seed| seed.name.starts_with("settings")),
 ];
 
 impl Target {
@@ -167,7 +174,7 @@ fn fuzz(
     for seed in seeds.iter().filter(|seed| (target.takes)(seed)) {
         fs::write(given.join(&seed.name), &seed.bytes).context("cannot write a seed")?;
     }
-    fs::copy(folder.join("dwarf5"), place.join("program")).context("no program to ask about")?;
+    fs::copy(folder.join("asked"), place.join("program")).context("no program to ask about")?;
     let mut run = Command::new(fuzzer);
     run.env("REDHANDED_FUZZ_TARGET", target.name)
         .env("REDHANDED_FUZZ_FOLDER", &place)

@@ -20,6 +20,6 @@ mod source;
 
 pub use files::KernelFiles;
 pub use gdb::{Address, rescue};
-pub use linux::NotAKernel;
+pub use linux::{NotAKernel, explore_forged};
 pub use machine::GuestMachine;
 pub use source::{Source, VcpuRegisters};

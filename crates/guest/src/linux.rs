@@ -1,11 +1,13 @@
 //! A Linux kernel as its memory shows it: where it was loaded, its code as it is
 //! now, and the variables through which the rest is found.
 
+mod forged;
 mod modules;
 mod offsets;
 mod regions;
 mod tasks;
 
+pub use forged::explore_forged;
 pub(crate) use modules::LoadedModule;
 pub(crate) use tasks::per_cpu_base;
 

@@ -301,6 +301,7 @@ fn explain(program: &str, said: &str) -> Refusal {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::fs::MetadataExt;
 
     #[test]
     fn what_apt_prints_is_read() {
@@ -318,6 +319,19 @@ mod tests {
             bytes: 1234,
         };
         assert_eq!(offered(uris), [offer]);
+    }
+
+    #[test]
+    fn downloads_are_apts_own_users() {
+        let Some(user) = sandbox_user().filter(|_| effective_user() == 0) else {
+            println!("skipped: this takes root and a user _apt");
+            return;
+        };
+        let folder = tempfile::tempdir().unwrap();
+        // The folder is handed over first, so it does not matter what comes of the download.
+        drop(Apt::host().download(&[], folder.path()));
+        let owner = fs::metadata(folder.path()).unwrap().uid();
+        assert_eq!(owner, user, "apt would download as root");
     }
 
     #[test]

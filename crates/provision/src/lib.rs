@@ -43,7 +43,7 @@ pub use initramfs::write_initramfs;
 pub use libraries::companions;
 pub use module_dependencies::needed_modules;
 pub use qemu::Qemu;
-pub use serial_ports::Output;
+pub use serial_ports::{Output, hear_forged};
 pub use virtual_machine::VirtualMachine;
 
 use std::ffi::OsString;

@@ -198,6 +198,18 @@ fn copy(mut from: PipeReader, to: Box<dyn Write + Send>) {
     }
 }
 
+/// Takes these bytes for what a guest sends: its kernel's log and its init's reports. Gives the
+/// state that it seems to be in, and how much text is kept. For the fuzzer.
+#[must_use]
+pub fn hear_forged(log: &[u8], reports: &[u8]) -> (VmState, usize) {
+    let mut console = Console::new(1);
+    lines(log, |line| console.log_line(line));
+    lines(reports, |line| console.report_line(line));
+    let kept = console.log.iter().chain(&console.troubles);
+    let kept = kept.map(String::len).sum();
+    (console.state(), kept)
+}
+
 /// Passes on lines until the port is closed.
 fn lines(mut from: impl Read, mut each: impl FnMut(&[u8])) {
     let mut line = Vec::new();

@@ -14,5 +14,6 @@ mod launch;
 mod streams;
 mod watch;
 
+pub use chunks::{Chunk, Next, next};
 pub use engine::{Engine, NoEngine};
 pub use watch::{Options, Outcome, Progress, RecordError, record};

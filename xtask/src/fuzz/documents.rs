@@ -1,7 +1,7 @@
 //! Seeds that are text, and the few bytes of a cache of sites.
 
 use super::seeds::Seed;
-use redhanded_recording::wire::{ChunkKind, Entry, Function, Kind};
+use redhanded_recording::wire::{CHUNK_MAGIC, ChunkKind, Entry, Function, Kind};
 use redhanded_recording::{Ending, Header, Item, Writer};
 use redhanded_replay::{Limits, Mode, Place, Scenario, Scene, Snapshot, Start, State};
 
@@ -40,10 +40,32 @@ const MAPS: &str = "\
 ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0                  [vsyscall]
 ";
 
+/// What a guest's kernel and its init say.
+const CONSOLE: &str = "\
+[    0.1] Kernel panic - not syncing: Attempted to kill init!\r
+[    0.2] BUG: unable to handle page fault for address: 0\r
+[    0.3] Oops: 0002 [#1] PREEMPT SMP\r
+ready
+module bad.ko
+exit 3
+";
+
+/// Files that people write.
+const SETTINGS: [&str; 3] = [
+    "[[suppress]]\nfunction = \"w*\"\nfile = \"{a,b}/**\"\nsides = \"both\"\nbecause = \"x\"\n\
+     owner = \"o\"\nuntil = \"2030-01-31\"\n[[suppress]]\nframe = \"work\"\nclass = \"race\"\nbecause = \"y\"\n",
+    "[[annotation]]\nfunction = \"work\"\nbenign = \"a counter\"\n[[annotation]]\nvariable = \"shared\"\n\
+     protected-by = \"lock\"\n[[annotation]]\nfield = \"node.next\"\nignore = true\n",
+    "# why\nrace:^work$\nrace_top:a*b{c}?\\\nthread:x\n",
+];
+
 /// Thirteen counts, two functions, three sites.
 const SITES: [u8; 23] = [
     0, 1, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2, 1, 0, 3, 0x20, 0x10, 0x22, 4, 0x45, 8,
 ];
+
+/// Answers of a replayer, each after its length: it asks for a page, or has run nothing.
+const JUDGEMENTS: [u8; 8] = [1, 1, 0x80, 0x20, 1, 3, 1, 0];
 
 /// The seeds that need nothing but themselves.
 pub fn seeds() -> Vec<Seed> {
@@ -60,6 +82,13 @@ pub fn seeds() -> Vec<Seed> {
     seeds.push(Seed::new("scenario2", scenario.to_unpacked()));
     seeds.push(Seed::new("sites", [&SITES[..], &[1]].concat()));
     let (entries, file) = recording();
+    seeds.push(Seed::new("chunks", chunks(&entries)));
+    let settings = (1..).zip(SETTINGS);
+    seeds.extend(settings.map(|(n, text)| Seed::new(&format!("settings{n}"), text.into())));
+    seeds.push(Seed::new("console", CONSOLE.into()));
+    seeds.push(Seed::new("guest", guest()));
+    seeds.push(Seed::new("names", names()));
+    seeds.push(Seed::new("judgements", JUDGEMENTS.to_vec()));
     seeds.push(Seed::new("recording1", entries));
     seeds.push(Seed::new("recording2", file));
     seeds
@@ -152,6 +181,70 @@ fn recording() -> (Vec<u8>, Vec<u8>) {
         writer.finish(&Ending::default())
     });
     (bytes, written.unwrap_or_default())
+}
+
+/// The stream of a recorded process.
+fn chunks(entries: &[u8]) -> Vec<u8> {
+    let hello = br#"{"version":1,"process":1,"parent":0,"program":"/bin/true"}"#;
+    let chunk = |kind: ChunkKind, thread: u32, bytes: &[u8]| {
+        let mut chunk = CHUNK_MAGIC.to_vec();
+        chunk.extend([kind as u8, 0, 0, 0]);
+        chunk.extend(thread.to_le_bytes());
+        chunk.extend((bytes.len() as u32).to_le_bytes());
+        chunk.extend(bytes);
+        chunk
+    };
+    [
+        chunk(ChunkKind::Hello, 0, hello),
+        chunk(ChunkKind::Entries, 1, entries),
+        chunk(ChunkKind::Goodbye, 0, b""),
+    ]
+    .concat()
+}
+
+/// Memory with pointers of every kind: registers of two CPUs, and then a list, a task, a table.
+fn guest() -> Vec<u8> {
+    const LIST: u64 = 0xffff_ffff_8200_0000;
+    const DIRECT: u64 = 0xffff_8880_0000_0000;
+    let registers = [DIRECT, 0x7000, 0x10_0000, 0];
+    let memory = [
+        LIST,
+        DIRECT + 0x2000,
+        LIST + 8,
+        u64::from_le_bytes(*b".text\0\0\0"),
+        0x67,
+        3,
+        LIST + 0x40,
+        0xffff_c900_0000_4000,
+    ];
+    // Registers are the words from their highest byte on.
+    let registers = registers
+        .iter()
+        .cycle()
+        .take(8)
+        .map(|word| word.to_be_bytes());
+    let memory = memory
+        .iter()
+        .cycle()
+        .take(56)
+        .map(|word| word.to_le_bytes());
+    registers.chain(memory).flatten().collect()
+}
+
+/// Answers of the namer, from the log that is kept.
+fn names() -> Vec<u8> {
+    let log = include_str!("../../../fuzz/corpus/log/race");
+    let findings = log.lines().filter_map(|line| {
+        let mut record: serde_json::Value = serde_json::from_str(line).ok()?;
+        let finding = record.get_mut("finding")?.take();
+        let answer = serde_json::json!({
+            "finding": {"finding": finding, "quotes": [], "replay": null}
+        });
+        Some(format!("{answer}\n"))
+    });
+    let mut answers: String = findings.collect();
+    answers.push_str("{\"facts\":[{\"covered\":true}]}\n{\"log\":{\"Err\":\"none\"}}\n");
+    answers.into_bytes()
 }
 
 #[cfg(test)]

@@ -37,6 +37,27 @@ const PROGRAM: &str = r#"
     }
 "#;
 
+/// What the target `source` asks about: small and without headers, because all of it is read again
+/// for each input.
+const ASKED: &str = r#"
+    typedef struct node { struct node *next; long value; unsigned a:3, b:29; _Atomic int busy; } node;
+    static node nodes[16]; static _Atomic int ready; static volatile int flag; static long plain, table[4][4];
+    #define BUMP(x) ((x)->value++)
+    #define READ_ONCE(x) (*(const volatile __typeof__(x) *)&(x))
+    static inline __attribute__((always_inline)) void touch(node *n) { BUMP(n); n->b = 7; }
+    __attribute__((noinline)) void work(node *n, int k) {
+        for (int i = 0; i < k; i++) table[i & 3][k & 3] += READ_ONCE(plain) ? n->next->value : i;
+        if (k && __atomic_load_n(&plain, __ATOMIC_ACQUIRE)) plain += n[k].value;
+        switch (k) { case 0: touch(n); break; case 1: n->next = 0; break; case 2: flag++; break;
+                     case 3: ready++; break; case 4: __sync_fetch_and_add(&plain, 1); break;
+                     default: n->busy = *(volatile int *)&flag; }
+    }
+    int main(int argc, char **argv) {
+        for (int i = 0; i < argc; i++) work(&nodes[i], i);
+        return (int)plain + **argv;
+    }
+"#;
+
 /// The seeds: a program built in several ways that differ in what is parsed, a kernel, a
 /// program of the system, and a handful of bytes.
 pub fn gather(folder: &Path) -> Result<Vec<Seed>> {
@@ -71,7 +92,20 @@ pub fn gather(folder: &Path) -> Result<Vec<Seed>> {
         );
         seeds.push(Seed::new(name, fs::read(&output)?));
     }
-    seeds.push(Seed::new("seed.c", PROGRAM.into()));
+    let asked = folder.join("asked.c");
+    fs::write(&asked, ASKED).context("cannot write a source")?;
+    let elsewhere = format!("-ffile-prefix-map={}=/nowhere/sources", folder.display());
+    let status = Command::new("gcc")
+        .args(["-O1", "-g", "-gdwarf-5", &elsewhere, "-o"])
+        .args([&folder.join("asked"), &asked])
+        .status()
+        .context("gcc cannot be started: install it")?;
+    ensure!(
+        status.success(),
+        "gcc does not build the program to ask about"
+    );
+    seeds.push(Seed::new("asked.c", ASKED.into()));
+    seeds.push(Seed::new("script", b"#! /bin/bash -e\n".to_vec()));
     seeds.extend(super::documents::seeds());
     seeds.extend(super::kernel::seeds(folder)?);
     if let Ok(bytes) = fs::read("/bin/true")

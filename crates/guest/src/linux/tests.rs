@@ -1,48 +1,10 @@
-use super::offsets::{ModuleOffsets, SectionOffsets};
+use super::forged::{DIRECT, LIST, PAGES, VMALLOC, kernel};
 use super::*;
 use crate::source::{Snapshot, VcpuRegisters};
 use redhanded_model::{ContextKind, Region, Register};
 
-const DIRECT: u64 = 0xffff_8880_0000_0000;
-const VMALLOC: u64 = 0xffff_c900_0000_0000;
-const PAGES: u64 = 0xffff_ea00_0000_0000;
 const PER_CPU: [u64; 2] = [DIRECT + 0x1000_0000, DIRECT + 0x1010_0000];
 const TASK: u64 = DIRECT + 0x2000;
-const LIST: u64 = 0xffff_ffff_8200_0000;
-
-fn kernel() -> Kernel {
-    Kernel {
-        slide: 0,
-        symbols: HashMap::from([("modules".to_owned(), LIST)]),
-        offsets: Offsets {
-            current: Some(0x40),
-            preempt_count: Some(0x48),
-            comm: Some(0x100),
-            pid: Some(0x80),
-            stack: Some(0x20),
-            module: Some(ModuleOffsets {
-                list: 8,
-                name: 0x18,
-                state: 0,
-                per_cpu: Some((0x60, 0x68)),
-            }),
-            sections: Some(SectionOffsets {
-                table: 0x70,
-                count: Some(0),
-                first: 8,
-                size: 0x18,
-                name: 8,
-                address: 0x10,
-            }),
-        },
-        areas: Some([DIRECT, VMALLOC, PAGES]),
-        per_cpu: vec![PerCpu {
-            module: VMLINUX.to_owned(),
-            within: 0..0x1000,
-            svma: Svma(0),
-        }],
-    }
-}
 
 /// Two CPUs, of which the second is in user mode; the first runs `worker`.
 fn snapshot(preempt_count: u32) -> Snapshot {
