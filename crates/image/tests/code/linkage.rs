@@ -1,6 +1,6 @@
 //! Calls through linkage stubs and tables have their symbols' names.
 
-use crate::fixture::{Built, c, present};
+use crate::fixture::{Built, assembly, c, present};
 use redhanded_image::{Flow, Image, Instruction};
 use redhanded_model::{Excluded, Svma};
 use std::collections::BTreeSet;
