@@ -1,5 +1,5 @@
 // A field behind an `Arc` and an `UnsafeCell` that claims to be `Sync` and is not.
-//@ build: O0 O2
+//@ build: O0 O2 O2+debugfile
 //@ expect: what=* pointee=Settings.limit functions=set_limit,limit
 use std::cell::UnsafeCell;
 use std::hint::spin_loop;

@@ -1,6 +1,6 @@
 // What a lambda captures has the name that the source gives it, not that of the object in which
 // the compiler keeps it.
-//@ build: O0 O2
+//@ build: O0 O2 O0+clang O2+clang
 //@ expect: what=* pointee=total region=stack functions=~run,~run
 #include "../lib/crew.h"
 #include <thread>

@@ -1,5 +1,5 @@
 // A state on the heap: its values have names, and its block a size.
-//@ build: O0 O2
+//@ build: O0 O2 O2+debugfile
 //@ full: O2+clang O2+dwarf4
 //@ expect: what=* pointee=job.state typed=IDLE,BUSY,DONE block=40 region=heap functions=start,finish
 #include "../lib/crew.h"

@@ -1,5 +1,5 @@
 // A member of a union behind a pointer: the source names the second one.
-//@ build: O0 O2
+//@ build: O0 O2 O2+debugfile
 //@ full: O2+clang
 //@ expect: what=* pointee=message.as_number region=heap functions=set_number,get_number
 #include "../lib/crew.h"

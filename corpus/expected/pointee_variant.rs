@@ -1,5 +1,5 @@
 // The variant of a Rust enum behind a reference that claims to be unshared and is not.
-//@ build: O0 O2
+//@ build: O0 O2 O2+debugfile
 //@ expect: what=* pointee=Worker.mode typed=Mode::Slow,Mode::Fast functions=slow,fast
 use std::cell::UnsafeCell;
 use std::hint::spin_loop;

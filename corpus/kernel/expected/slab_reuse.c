@@ -2,7 +2,7 @@
 // handed out again: the stale user and the new owner meet in the same bytes.
 // The cache keeps its memory until an RCU grace period is over and its own
 // links outside the objects, so the stale update hurts nobody else.
-//@ expect: what=* functions=use_stale_session,open_session
+//@ expect: what=* pointee=session.uses functions=use_stale_session,open_session
 #include "../lib/crew.h"
 #include <linux/rcupdate.h>
 #include <linux/slab.h>

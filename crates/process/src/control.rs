@@ -28,6 +28,9 @@ impl Control for Process {
             let ending = self.ended.unwrap_or(Ending::LeftRunning);
             return Ok(Stop::Ended(ending));
         }
+        for space in std::mem::take(&mut self.to_hook) {
+            self.expect_breakpoints(space);
+        }
         self.resume_parked();
         self.linking.resumed(self.now());
         self.wake_front();

@@ -153,6 +153,9 @@ pub struct Process {
     /// The CPU time used before we attached.
     cpu_before: Duration,
     ended: Option<Ending>,
+    /// Spaces whose allocations are to be seen from the next wait on. Until then nobody attends
+    /// to threads that run into a hook.
+    to_hook: Vec<SpaceId>,
     /// How long it took to see who creates threads.
     seeing_creations: Duration,
     /// When the program was last continued after a group stop; see [`tracer`].
@@ -245,6 +248,7 @@ impl Process {
             unseen: BTreeSet::new(),
             cpu: HashMap::new(),
             cpu_before: Duration::ZERO,
+            to_hook: Vec::new(),
             seeing_creations: Duration::ZERO,
             ended: None,
             continued: None,
@@ -293,7 +297,7 @@ impl Process {
             self.note(&what, "its first instruction cannot be carried out for it");
         }
         if allocations {
-            self.expect_breakpoints(id);
+            self.to_hook.push(id);
         }
         if !self.settings.safe
             && let Some(space) = self.spaces.get_mut(&id)

@@ -185,6 +185,9 @@ fn classes_have_bases_and_containers_are_looked_through() {
             ("named.version", "bank::Named.version"),
         );
     }
+    // What the call returns has the library's own name for its type.
+    let built = build("pointers.cc", &["-g", "-O0"]);
+    check(&built, "indexed", "", ("…", "bank::Account.version"));
     let built = build("pointers.cc", &["-g", "-O2"]);
     check(
         &built,
@@ -245,6 +248,14 @@ fn captures_have_the_names_that_the_source_gives_them() {
             ("this->total", "Counter.total"),
         );
     }
+    for compiler in ["g++", "clang++"] {
+        let built = build_with(compiler, &["captures.cc"], &["-g", "-O2"]);
+        check(&built, "inlined", "", ("total", "long"));
+        for level in ["-O0", "-O2"] {
+            let built = build_with(compiler, &["captures.cc"], &["-g", level]);
+            check(&built, "_ZZ8apart_ofRlENKUllE_clEl", "", ("seen", "long"));
+        }
+    }
 }
 
 #[test]
@@ -274,6 +285,13 @@ fn rust_is_written_as_rust() {
         "tuple",
         "",
         ("shared.pair.1", "pointers::Shared.pair.1"),
+    );
+    // Not of the type in which the library keeps it.
+    check(
+        &built,
+        "counted",
+        "",
+        ("(*shared).limit", "pointers::Shared.limit"),
     );
 }
 

@@ -224,12 +224,9 @@ impl Pointed {
                 .rev()
                 .find_map(|step| step.to.strip_prefix('.'));
             let chosen = last.is_some_and(|member| words.contains(&member));
-            let spelling = program.spelling(object.kind);
-            let written = object.written.as_ref();
             Some(Named {
-                expression: written
-                    .map(|written| writing::expression(written, object.element, &path, spelling)),
-                object: writing::type_name(program, &object),
+                expression: writing::expression(program, &object, &path),
+                object: writing::type_name(program, &object, &part.steps),
                 path,
                 type_name: part.type_name,
                 bit_fields: part.bit_fields,

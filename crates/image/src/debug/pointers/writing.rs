@@ -71,21 +71,21 @@ const UNWRITTEN_CPP: [&str; 15] = [
     "._M_u",
 ];
 
+/// Whether a type is of C++'s library.
+fn is_of_library(name: &str) -> bool {
+    ["std::", "__gnu_cxx::"]
+        .iter()
+        .any(|of| name.starts_with(of))
+}
+
 fn is_written(step: &Step) -> bool {
-    let of_library = || {
-        ["std::", "__gnu_cxx::"]
-            .iter()
-            .any(|of| step.of.starts_with(of))
-    };
+    let of_library = || is_of_library(&step.of);
     let unwritten = UNWRITTEN
         .iter()
         .any(|(of, to)| step.to == *to && step.of.starts_with(of))
         || (UNWRITTEN_CPP.contains(&step.to.as_str()) && of_library());
     !unwritten
 }
-
-/// What GCC calls the object that a lambda's code finds its captures in.
-const CLOSURE: &str = "__closure";
 
 /// A path as the source writes it.
 pub(in crate::debug) fn path(steps: &[Step]) -> String {
@@ -99,13 +99,21 @@ pub(super) fn last_member(steps: &[Step]) -> Option<&Step> {
     members.find(|step| step.to.starts_with('.') && is_written(step))
 }
 
-/// The whole expression: an object, and the path to a part of it.
-pub(super) fn expression(
-    object: &Written,
-    element: bool,
-    path: &str,
-    spelling: Spelling,
-) -> String {
+/// The whole expression: an object, and the path to a part of it. Nobody writes the object in which
+/// a lambda finds its captures, whatever variable that is in.
+pub(super) fn expression(program: &Program<'_>, object: &Object, path: &str) -> Option<String> {
+    let written = object.written.as_ref()?;
+    if let Some(captured) = path.strip_prefix('.')
+        && !object.element
+        && program.is_lambda(object.kind)
+    {
+        return Some(captured.to_owned());
+    }
+    let spelling = program.spelling(object.kind);
+    Some(write(written, object.element, path, spelling))
+}
+
+fn write(object: &Written, element: bool, path: &str, spelling: Spelling) -> String {
     match object {
         Written::Itself(name) => {
             let index = if element { "[…]" } else { "" };
@@ -113,11 +121,10 @@ pub(super) fn expression(
         }
         Written::Behind(name) if name.starts_with('*') && (element || !path.is_empty()) => {
             let pointer = Written::Behind(format!("({name})").into());
-            expression(&pointer, element, path, spelling)
+            write(&pointer, element, path, spelling)
         }
         Written::Behind(name) if element => format!("{name}[…]{path}"),
         Written::Behind(name) => match (path.strip_prefix('.'), spelling) {
-            (Some(captured), _) if &**name == CLOSURE => captured.to_owned(),
             (Some(_), Spelling::Rust) => format!("{name}{path}"),
             (Some(member), _) => format!("{name}->{member}"),
             (None, _) if path.starts_with('[') => format!("{name}{path}"),
@@ -202,11 +209,7 @@ pub(super) fn member(
     if (index != 0 || object.first) && !object.element {
         own = format!("[{index}]{own}");
     }
-    let spelling = program.spelling(object.kind);
-    let written = object
-        .written
-        .as_ref()
-        .map(|written| expression(written, object.element, &own, spelling));
+    let written = expression(program, &object, &own);
     Some(Object {
         kind,
         called,
@@ -240,14 +243,21 @@ fn is_container(step: &Step) -> bool {
     }
 }
 
-/// What the source calls the type of an object. A library's own name for a type of the program,
-/// such as `element_type` of a pointer, is not the source's.
-pub(super) fn type_name(program: &Program<'_>, object: &Object) -> String {
+/// What the source calls the type of an object, of which the access touches the part that `steps`
+/// lead to. A library's own name for a type of the program, such as `element_type` of a pointer, is
+/// not the source's. Neither is the type in which a library keeps one of the program, such as
+/// Rust's `ArcInner`.
+pub(super) fn type_name(program: &Program<'_>, object: &Object, steps: &[Step]) -> String {
+    if let Some(kept) = steps.iter().position(is_written).filter(|at| *at > 0)
+        && let Some(step) = steps.get(kept).filter(|step| step.to.starts_with('.'))
+    {
+        return step.of.clone();
+    }
     let called = program.type_name(Some(object.called));
-    if object.called != object.kind && called.starts_with("std::") {
+    if object.called != object.kind && is_of_library(&called) {
         let own = program.type_name(Some(object.kind));
         // A library's names for its own types are the shorter ones.
-        if !own.starts_with("std::") {
+        if !is_of_library(&own) {
             return own;
         }
     }
@@ -377,11 +387,7 @@ pub(super) fn element(program: &Program<'_>, object: &Object, stride: u64) -> Op
     let before = path(reached.part.steps.get(..at)?);
     let (array, index) = reached.part.steps.get(at)?.to.rsplit_once('[')?;
     let own = format!("{before}{array}");
-    let spelling = program.spelling(object.kind);
-    let text = object
-        .written
-        .as_ref()
-        .map(|written| expression(written, object.element, &own, spelling));
+    let text = expression(program, object, &own);
     let index: u64 = index.trim_end_matches(']').parse().ok()?;
     let length = index.checked_mul(program.size_of(kind)?)?;
     let holder = reached.part.steps.get(..at)?.last();
