@@ -152,14 +152,17 @@ pub fn sites(selection: &Selection, image: &Image, namer: &mut Asker) -> Selecte
     if image.debug().available() && selected.sites.len() <= MOST_ASKED {
         let at = selected.sites.iter().map(|site| site.svma).collect();
         let facts = source.into_inner().facts(About::Marking, at);
-        let mut markings = facts.iter().map(|fact| fact.marking.as_ref());
+        let mut facts = facts.iter();
+        let copies = image.has_memory_functions();
         let mut sites = Vec::with_capacity(selected.sites.len());
         for site in selected.sites.iter() {
-            let reason = markings.next().flatten().and_then(|marking| {
+            let reason = facts.next().and_then(|fact| {
+                let marking = fact.marking.as_ref()?;
                 // It takes a look at the code around the site to tell an update.
                 let is_update = matches!(marking, Marking::Volatile { .. })
                     && (site.kind == AccessKind::Update || image.half_of_update(site.svma));
-                excluded(marking, is_update)
+                // Compilers make no call to copy or clear a single number.
+                excluded(marking, is_update, copies && !fact.whole)
             });
             match reason {
                 Some(reason) => selected.excluded.add(reason),

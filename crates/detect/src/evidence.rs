@@ -348,6 +348,9 @@ fn about_code(
         Some(data) => debug.source_evidence_at(svma, data),
         None => debug.source_evidence(svma),
     };
+    let of_program = !is_runtime(image.path());
+    let variant = image.variant_of(svma);
+    let inside = memory_function_around(access.frames, variant, &source, of_program);
     // Which of several statements a load belongs to is not known, and so not its condition either.
     let ahead = || match &source.marking {
         Marking::Plain => image.reads_ahead(svma, &source),
@@ -356,14 +359,15 @@ fn about_code(
         } => image.precedes_choice(svma),
         _ => false,
     };
-    if access.kind == AccessKind::Read && (ahead() || image.reads_for_nothing(svma, &source)) {
+    let in_doubt = || ahead() || image.reads_for_nothing(svma, &source);
+    // A library's memory function was asked for these bytes, whatever it then does with what it
+    // has read: those that it was not asked for are no collision.
+    if access.kind == AccessKind::Read && inside.is_none() && in_doubt() {
         source.marking = Marking::Unknown {
             why: Doubt::Speculative,
         };
     }
-    let of_program = !is_runtime(image.path());
-    let variant = image.variant_of(svma);
-    if let Some(name) = memory_function_of(access.frames, variant, &source, of_program) {
+    if let Some(name) = inside.or_else(|| called_memory_function(&source)) {
         facts.push(Fact::MemoryFunction {
             name: name.to_owned(),
         });
@@ -392,29 +396,17 @@ fn about_code(
     facts.push(Fact::Source { source });
 }
 
-/// The memory function that makes the access: the one that it is in, or the one that the
-/// source calls and the compiler replaced by moves.
+/// The memory function that the access is in.
 ///
 /// A program that has debug information may have a function of such a name that does something
 /// else, such as a copy by atomics. In a stripped library the function is a `variant` of one that
 /// has a name.
-fn memory_function_of(
+fn memory_function_around(
     frames: &[Frame],
     variant: Option<&str>,
     source: &SourceEvidence,
     of_program: bool,
 ) -> Option<&'static str> {
-    if matches!(
-        source.marking,
-        Marking::Atomic { .. } | Marking::Volatile { .. }
-    ) {
-        return None;
-    }
-    let called = || {
-        let text = &source.expression.as_ref()?.text;
-        let (name, _) = text.split_once('(')?;
-        memory_function(name.trim())
-    };
     let described = !matches!(
         source.marking,
         Marking::Plain
@@ -422,12 +414,26 @@ fn memory_function_of(
                 why: Doubt::NoDebugInformation
             }
     );
-    let inside = frames
-        .first()
-        // A tail call gives a nameless function the name of its caller.
-        .and_then(|frame| variant.or(frame.function.as_deref()))
-        .filter(|_| !(of_program && described));
-    inside.and_then(memory_function).or_else(called)
+    if is_marked(source) || of_program && described {
+        return None;
+    }
+    // A tail call gives a nameless function the name of its caller.
+    let name = variant.or(frames.first()?.function.as_deref())?;
+    memory_function(name)
+}
+
+/// The memory function that the source calls and the compiler replaced by moves.
+fn called_memory_function(source: &SourceEvidence) -> Option<&'static str> {
+    let text = &source.expression.as_ref()?.text;
+    let (name, _) = text.split_once('(')?;
+    memory_function(name.trim()).filter(|_| !is_marked(source))
+}
+
+const fn is_marked(source: &SourceEvidence) -> bool {
+    matches!(
+        source.marking,
+        Marking::Atomic { .. } | Marking::Volatile { .. }
+    )
 }
 
 /// Whether an access, or a call that led to it, is in a section of a sequence counter.

@@ -48,6 +48,10 @@ pub fn tally(collision: &Collision, modules: &[Arc<Module>]) -> Option<ReplayTal
         modules,
         values: values(collision, &steps),
         counter: Counter::new(collision, &steps),
+        copies: match changes {
+            true => usage::copies(collision, modules),
+            false => Vec::new(),
+        },
     };
     Some(teller.tally())
 }
@@ -75,6 +79,8 @@ struct Tallying<'a> {
     values: Vec<(Vec<u8>, Vec<u8>)>,
     /// The number that it is, if it is counted.
     counter: Option<Counter>,
+    /// Where the code keeps copies of it, and nothing else.
+    copies: Vec<Avma>,
 }
 
 impl Tallying<'_> {
@@ -256,7 +262,7 @@ impl Tallying<'_> {
         let seen = values.any(|(old, new)| is_copy(difference, (old, new)));
         let later = || {
             self.counter
-                .is_some_and(|counter| counter.is_later(difference))
+                .is_some_and(|counter| counter.is_later(difference, &self.copies))
         };
         let copy = !raced && (seen || later());
         Differing {
@@ -368,7 +374,8 @@ struct Counter {
 }
 
 impl Counter {
-    /// Anything may be next to a small number, so that those are left out.
+    /// Anything may be next to a small number, so that those are left out, except where the code
+    /// is seen to keep a copy.
     const SMALL: u64 = 64;
     /// How much may be added in the instructions of a replay. A register may also hold what was
     /// read a little earlier.
@@ -383,7 +390,7 @@ impl Counter {
             [Step::By(amount)] => Some(amount.unsigned_abs()),
             _ => return None,
         };
-        (before.len() >= 4 && first >= Self::SMALL).then_some(Self {
+        (before.len() >= 4).then_some(Self {
             first,
             size: before.len(),
             by,
@@ -392,14 +399,28 @@ impl Counter {
 
     /// Whether this is what the number may have been in either order, while the replay went on
     /// to count. What is also counted down differs by one update.
-    fn is_later(self, difference: &Difference) -> bool {
+    fn is_later(self, difference: &Difference, copies: &[Avma]) -> bool {
         let most = match self.by {
             None => Self::MOST,
             Some(_) => Self::SMALL,
         };
-        let near = |value: u64| value >= Self::SMALL && value.abs_diff(self.first) <= most;
+        let kept = match difference {
+            Difference::Memory { address, .. } => {
+                let start = address & !(self.size as u64 - 1);
+                copies.contains(&Avma(start))
+            }
+            Difference::Register { .. } | Difference::Path { .. } => false,
+        };
+        let least = match kept {
+            true => 0,
+            false => Self::SMALL,
+        };
+        let near = |value: u64| value >= least && value.abs_diff(self.first) <= most;
         let both = |this: u64, that: u64| {
-            near(this) && near(that) && self.by.is_none_or(|by| this.abs_diff(that) == by)
+            self.first >= least
+                && near(this)
+                && near(that)
+                && self.by.is_none_or(|by| this.abs_diff(that) == by)
         };
         match difference {
             Difference::Memory {
@@ -536,19 +557,29 @@ mod tests {
             that: vec![1],
             words: [this, that],
         };
-        assert!(counter.is_later(&memory(0x1000, 0x7_0000_01f5, 0x7_0000_0200)));
-        assert!(counter.is_later(&memory(0x1005, 0x01f5 << 32, 0x0200 << 32)));
-        assert!(counter.is_later(&memory(0x1000, 0x1ef, 0x200)));
+        assert!(counter.is_later(&memory(0x1000, 0x7_0000_01f5, 0x7_0000_0200), &[]));
+        assert!(counter.is_later(&memory(0x1005, 0x01f5 << 32, 0x0200 << 32), &[]));
+        assert!(counter.is_later(&memory(0x1000, 0x1ef, 0x200), &[]));
         // A small number, or far more.
-        assert!(!counter.is_later(&memory(0x1000, 0x3f, 0x200)));
-        assert!(!counter.is_later(&memory(0x1000, 0x1f5, 0x1_0000)));
-        assert!(!counter.is_later(&memory(0x1000, 1, 0)));
+        assert!(!counter.is_later(&memory(0x1000, 0x3f, 0x200), &[]));
+        assert!(!counter.is_later(&memory(0x1000, 0x1f5, 0x1_0000), &[]));
+        assert!(!counter.is_later(&memory(0x1000, 1, 0), &[]));
+        // A small number, where the code keeps nothing but copies.
+        let small = Counter {
+            first: 2,
+            ..counter
+        };
+        let difference = memory(0x1001, 0, 40);
+        assert!(small.is_later(&difference, &[Avma(0x1000)]));
+        assert!(!small.is_later(&difference, &[Avma(0x1004)]));
+        assert!(!small.is_later(&difference, &[]));
+        assert!(!small.is_later(&memory(0x1000, 0, 1 << 20), &[Avma(0x1000)]));
         let gauge = Counter {
             by: Some(1),
             ..counter
         };
-        assert!(gauge.is_later(&memory(0x1000, 0x1f5, 0x1f4)));
-        assert!(!gauge.is_later(&memory(0x1000, 0x1f5, 0x1f3)));
-        assert!(!gauge.is_later(&memory(0x1000, 0x2f5, 0x2f4)));
+        assert!(gauge.is_later(&memory(0x1000, 0x1f5, 0x1f4), &[]));
+        assert!(!gauge.is_later(&memory(0x1000, 0x1f5, 0x1f3), &[]));
+        assert!(!gauge.is_later(&memory(0x1000, 0x2f5, 0x2f4), &[]));
     }
 }

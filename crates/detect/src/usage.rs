@@ -37,6 +37,25 @@ pub fn of(collision: &Collision, modules: &[Arc<Module>]) -> Vec<Usage> {
     usages
 }
 
+/// The addresses that hold nothing but copies of what either access of a collision loads.
+pub fn copies(collision: &Collision, modules: &[Arc<Module>]) -> Vec<Avma> {
+    let caught = collision.other.as_ref().map(|(caught, ..)| caught);
+    let caught = caught.filter(|caught| caught.system_call.is_none());
+    let places = [Some(collision.record.pc), caught.map(|caught| caught.pc)];
+    let of = |pc: Avma| {
+        let module = module_at(modules, pc)?;
+        let image = module.image.as_deref()?;
+        let copies = image.copies_of(module.svma(pc));
+        Some(copies.into_iter().map(|at| module.avma(at)))
+    };
+    places
+        .into_iter()
+        .flatten()
+        .filter_map(of)
+        .flatten()
+        .collect()
+}
+
 fn of_side(pc: Avma, stack: &[Avma], modules: &[Arc<Module>]) -> Usage {
     let Some((image, site)) = place(pc, modules) else {
         return Usage::default();

@@ -9,7 +9,7 @@ use crate::live::LiveText;
 use object::elf;
 use object::read::elf::{FileHeader, ProgramHeader};
 use object::{Endianness, Object, ObjectSection, ObjectSymbol};
-use redhanded_model::Svma;
+use redhanded_model::{Svma, memory_function};
 use redhanded_sys::open_regular;
 use std::borrow::Cow;
 use std::io;
@@ -317,6 +317,17 @@ impl Image {
             object
                 .dynamic_symbols()
                 .any(|symbol| symbol.is_undefined() && symbol.name() == Ok(name))
+        })
+    }
+
+    /// Whether the file calls functions of the C library that access memory for their caller:
+    /// it imports one, or has one linked into it.
+    #[must_use]
+    pub fn has_memory_functions(&self) -> bool {
+        self.object().is_some_and(|object| {
+            let symbols = object.dynamic_symbols().chain(object.symbols());
+            let mut names = symbols.filter_map(|symbol| symbol.name().ok());
+            names.any(|name| memory_function(name).is_some())
         })
     }
 

@@ -463,13 +463,17 @@ fn may_be_guarded((one, a): (&SideEvidence, Nature), (two, b): (&SideEvidence, N
 }
 
 /// Why an access is not worth sampling because of its source, if it is not. An update that is
-/// only volatile is: it can be lost.
+/// only volatile is: it can be lost. So is an atomic access to bytes that a call of `memset` or
+/// the like may be about: that call is plain, and code of the C library is not sampled.
 #[must_use]
-pub const fn excluded(marking: &Marking, is_update: bool) -> Option<Excluded> {
+pub const fn excluded(marking: &Marking, is_update: bool, may_be_copied: bool) -> Option<Excluded> {
     match marking {
-        Marking::Atomic { .. } => Some(Excluded::Atomic),
+        Marking::Atomic { .. } if !may_be_copied => Some(Excluded::Atomic),
         Marking::Volatile { .. } if !is_update => Some(Excluded::Volatile),
-        Marking::Volatile { .. } | Marking::Plain | Marking::Unknown { .. } => None,
+        Marking::Atomic { .. }
+        | Marking::Volatile { .. }
+        | Marking::Plain
+        | Marking::Unknown { .. } => None,
     }
 }
 

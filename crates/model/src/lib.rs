@@ -66,7 +66,7 @@ pub use value::{AccessValue, Block, Typed};
 pub use vectors::{SavedVectors, Vectors};
 pub use verdict::{
     ANNOTATED_BENIGN, ANNOTATED_PROTECTED, Call, Differing, FAILED_REPLAY, GAUGE, Leaning, Leans,
-    ReplayTally, SAFE_FLAG, STATISTICS_COUNTER, TELLS, Verdict, combine,
+    MARKED, ReplayTally, SAFE_FLAG, STATISTICS_COUNTER, TELLS, Verdict, combine,
 };
 pub use watch::{Watch, WatchFor};
 pub use window::{Delays, Hit, Strategy, WindowEnd, WindowId, WindowPlan, WindowRecord};

@@ -126,9 +126,17 @@ pub const ANNOTATED_BENIGN: &str = "annotated-benign";
 /// The name of what is said if a user names a lock that protects the bytes, and two accesses met.
 pub const ANNOTATED_PROTECTED: &str = "annotated-protected";
 
+/// The name of the rule that knows what the source marks as volatile or atomic. That a race may be
+/// one of marked accesses is so of every race without debug information.
+pub const MARKED: &str = "marked";
+
+/// How many replays must have come to the same state before a hint makes a race benign. Of few
+/// instances chance decides: a race that does harm makes no difference to some of them.
+const ENOUGH_REPLAYS: u64 = 4;
+
 /// The names of rules that recognise how one thread tells another something. That the order
 /// matters is the point of it, so only a proof or a harmful rule speaks against them.
-pub const TELLS: [&str; 4] = ["double-check", "waiting", "marked", "special-variable"];
+pub const TELLS: [&str; 4] = ["double-check", "waiting", MARKED, "special-variable"];
 
 /// What replaying the instances of a race came to.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
@@ -275,7 +283,8 @@ impl ReplayTally {
 /// stays so until a replay proves otherwise. Hints decide nothing alone.
 ///
 /// That the order made no difference is called benign only if a rule or a hint agrees, because a
-/// replay knows just the values that it met. Nothing is called benign if as many replays failed
+/// replay knows just the values that it met; with a hint alone it must have made none in several
+/// instances, and that the accesses may be marked is no such hint. Nothing is called benign if as many replays failed
 /// as came to an end: other threads change memory meanwhile, so that now and then one fails.
 #[must_use]
 pub fn combine(rules: Vec<Leaning>, replay: Option<ReplayTally>, instances: u64) -> Verdict {
@@ -295,7 +304,9 @@ pub fn combine(rules: Vec<Leaning>, replay: Option<ReplayTally>, instances: u64)
     let is_number = |hint| told(STATISTICS_COUNTER, hint) || told(GAUGE, hint);
     // Comparing a gauge with a threshold hardly ever makes a difference to a replay, but acting
     // on it may: no other hint helps it then. Nor does one hint decide against another.
-    let hinted = hints(Leans::Benign) > 0 && hints(Leans::Harmful) == 0 && !told(GAUGE, true);
+    let hinted = hints(Leans::Benign) > usize::from(told(MARKED, true))
+        && hints(Leans::Harmful) == 0
+        && !told(GAUGE, true);
     let none = ReplayTally::default();
     let tally = replay.as_ref().unwrap_or(&none);
     let declared = says(ANNOTATED_BENIGN);
@@ -322,7 +333,7 @@ pub fn combine(rules: Vec<Leaning>, replay: Option<ReplayTally>, instances: u64)
         (Call::LikelyHarmful, support(1, against, tally.state_change))
     } else if tally.replay_failure > 0 && tally.replay_failure >= agreeing && !declared {
         (Call::Undecided, 0.0)
-    } else if benign > 0 || (tally.no_state_change > 0 && hinted) {
+    } else if benign > 0 || (tally.no_state_change >= ENOUGH_REPLAYS && hinted) {
         let agreeing = benign + usize::from(tally.no_state_change > 0);
         let against = harmful + hints(Leans::Harmful);
         let seen = instances.max(tally.no_state_change);

@@ -124,7 +124,7 @@ pub enum About {
     Toolchain,
     /// [`Fact::function`] and [`Fact::file`].
     Function,
-    /// [`Fact::marking`].
+    /// [`Fact::marking`] and [`Fact::whole`].
     Marking,
 }
 
@@ -147,6 +147,9 @@ pub struct Fact {
     /// Whether the access is atomic or volatile.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub marking: Option<Marking>,
+    /// Whether what it accesses is a variable of its own, and no part of anything larger.
+    #[serde(skip_serializing_if = "is_false")]
+    pub whole: bool,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]

@@ -85,6 +85,7 @@ fn counter() -> Race {
     let mut race = race("hits", &["update", "update"]);
     for usage in &mut race.usage {
         usage.step = Some(Step::By(1));
+        usage.elsewhere = vec![Step::By(1)];
     }
     race.history = grows();
     race

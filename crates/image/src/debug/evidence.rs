@@ -73,11 +73,7 @@ impl Inner {
         let instruction = self
             .code_at(svma)
             .and_then(|code| Instruction::decode(code, svma.0));
-        let access = instruction.and_then(|instruction| {
-            let accesses = instruction.accesses().iter();
-            let mut data = accesses.filter(|access| !access.stack_engine);
-            data.next().copied()
-        });
+        let access = instruction.and_then(|instruction| first_access(&instruction));
         // LLVM makes a load of floating point of an atomic load whose bits are used as such a
         // number, and gives it the position of the use.
         let folds = instruction.is_some_and(|instruction| instruction.reads_float());
@@ -243,6 +239,19 @@ impl Inner {
         })
     }
 
+    /// Whether the first access at `svma` is to the whole of a variable at a fixed address.
+    pub(super) fn accesses_whole_variable(self: &Arc<Self>, svma: Svma) -> bool {
+        let code = self.code_at(svma);
+        let instruction = code.and_then(|code| Instruction::decode(code, svma.0));
+        let whole = || {
+            let access = first_access(&instruction?)?;
+            let at = access.operand.constant()?;
+            let variable = self.variable_at(Svma(at))?;
+            Some(variable.svma.0 == at && variable.size == u64::from(access.size))
+        };
+        whole().unwrap_or(false)
+    }
+
     /// Whether an access is to the guard of a C++ function static.
     fn accesses_guard(self: &Arc<Self>, access: Access) -> bool {
         access
@@ -251,6 +260,13 @@ impl Inner {
             .and_then(|at| self.variable_at(Svma(at)))
             .is_some_and(|variable| variable.part(0, 1).synchronising == Some(How::Guard))
     }
+}
+
+/// The first access of an instruction, not counting those of the stack engine.
+fn first_access(instruction: &Instruction) -> Option<Access> {
+    let accesses = instruction.accesses().iter();
+    let mut data = accesses.filter(|access| !access.stack_engine);
+    data.next().copied()
 }
 
 pub(super) fn unscoped(name: &str) -> String {

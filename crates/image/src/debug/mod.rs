@@ -254,6 +254,13 @@ impl DebugInfo {
         self.inner.source_evidence(svma, Some(data))
     }
 
+    /// Whether the access of the instruction at `svma` is to the whole of a variable that is no
+    /// part of anything larger.
+    #[must_use]
+    pub fn accesses_whole_variable(&self, svma: Svma) -> bool {
+        self.inner.accesses_whole_variable(svma)
+    }
+
     /// The conditions under which the source makes the access at `svma`, innermost first: in the
     /// function that contains it, and in those that it was inlined into.
     pub(crate) fn conditions(&self, svma: Svma, source: &SourceEvidence) -> Vec<PlacedCondition> {

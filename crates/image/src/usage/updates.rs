@@ -94,6 +94,29 @@ impl Image {
         })
     }
 
+    /// The variables that hold what the instruction at `site` loads, as it is: the code behind
+    /// it stores the value there, and no other code writes to their addresses.
+    #[must_use]
+    pub fn copies_of(&self, site: Svma) -> Vec<Svma> {
+        let Some(code) = Code::around(self, site) else {
+            return Vec::new();
+        };
+        let copied = code.follow().copied;
+        let writers = self.writers();
+        let is_copy = |at: &u64| copied.iter().any(|(store, _)| store == at);
+        let mut copies: Vec<Svma> = copied
+            .iter()
+            .filter(|(_, address)| {
+                let sites = writers.by_address.get(address);
+                !writers.partial && sites.is_some_and(|sites| sites.iter().all(is_copy))
+            })
+            .map(|(_, address)| Svma(*address))
+            .collect();
+        copies.sort_unstable();
+        copies.dedup();
+        copies
+    }
+
     /// Whether no code around these places, nor what it calls, writes to `address`.
     pub(super) fn only_looks(&self, address: u64, places: &[Svma]) -> bool {
         let writers = self.writers();

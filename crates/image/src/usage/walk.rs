@@ -48,6 +48,12 @@ fn is_stack(operand: Operand) -> bool {
     matches!(operand.0, Register::RSP | Register::RBP) && operand.1 == Register::None
 }
 
+/// The address, if it is always the same.
+fn fixed(operand: Operand) -> Option<u64> {
+    let fixed = matches!(operand.0, Register::None | Register::RIP) && operand.1 == Register::None;
+    (fixed && operand.4 == Register::None).then_some(operand.3)
+}
+
 /// What a store was found to do.
 #[derive(Default)]
 pub struct Stored {
@@ -75,6 +81,9 @@ pub struct Followed {
     pub updated: Option<(Step, u64)>,
     /// A lock was taken before the same place was read again.
     pub checked_again: Option<String>,
+    /// The stores that write the value as it is to an address that is always the same: where
+    /// each is, and that address.
+    pub copied: Vec<(u64, u64)>,
 }
 
 impl<'a> Code<'a> {
@@ -108,10 +117,7 @@ impl<'a> Code<'a> {
 
     /// The address that it accesses, if it is always the same.
     pub fn fixed_address(&self) -> Option<u64> {
-        let operand = operand(self.raw()?)?;
-        let fixed =
-            matches!(operand.0, Register::None | Register::RIP) && operand.1 == Register::None;
-        (fixed && operand.4 == Register::None).then_some(operand.3)
+        fixed(operand(self.raw()?)?)
     }
 
     /// The index of the instruction at an address.

@@ -67,6 +67,9 @@ const SOURCE: &str = r#"
     KEEP void sit(void) { pthread_mutex_lock(&lock); seats++; pthread_mutex_unlock(&lock); }
     KEEP void rise(void) { seats--; }
     KEEP void sit_if_free(void) { if (seats < 100) sit(); }
+    unsigned served, shown, total;
+    KEEP void show(void) { shown = served; }
+    KEEP void show_sum(void) { total = served + 1; }
     int main(void) { caller(); ignore(3); return 0; }
 "#;
 
@@ -363,4 +366,23 @@ fn a_panic_does_not_come_back() {
     );
     let step = find(&built, "count", |usage| usage.step);
     assert_eq!(step, Some(Step::By(1)));
+}
+
+#[test]
+fn a_variable_with_nothing_but_copies_is_known() {
+    each(|built, level| {
+        let copies = |function: &str| -> Vec<String> {
+            let sites = built.sites_at(built.start(function));
+            let copies = sites
+                .iter()
+                .flat_map(|site| built.image.copies_of(site.svma));
+            let variable = |at| built.image.debug().variable_at(at).expect("a variable");
+            copies.map(|at| variable(at).name).collect()
+        };
+        assert_eq!(copies("show"), ["shown"], "{level}");
+        // It is changed before, or other code writes there, too.
+        assert_eq!(copies("show_sum"), [""; 0], "{level}");
+        assert_eq!(copies("copy"), [""; 0], "{level}");
+        assert_eq!(copies("copy_a_bit"), [""; 0], "{level}");
+    });
 }

@@ -567,17 +567,22 @@ fn a_side_alone_decides_if_nobody_was_caught() {
 #[test]
 fn a_volatile_update_is_sampled() {
     let about = |side: SideEvidence| side.source().unwrap().clone();
-    assert_eq!(
-        excluded(&about(volatile(Read)).marking, false),
-        Some(Excluded::Volatile)
-    );
-    assert_eq!(excluded(&about(volatile(Read)).marking, true), None);
-    assert_eq!(
-        excluded(&about(atomic(Read)).marking, true),
-        Some(Excluded::Atomic)
-    );
-    assert_eq!(excluded(&about(plain(Read)).marking, false), None);
-    assert_eq!(excluded(&about(unknown(Read)).marking, false), None);
+    let why = |side, is_update| excluded(&about(side).marking, is_update, false);
+    assert_eq!(why(volatile(Read), false), Some(Excluded::Volatile));
+    assert_eq!(why(volatile(Read), true), None);
+    assert_eq!(why(atomic(Read), true), Some(Excluded::Atomic));
+    assert_eq!(why(plain(Read), false), None);
+    assert_eq!(why(unknown(Read), false), None);
+}
+
+#[test]
+fn an_atomic_access_is_sampled_where_a_copy_may_meet_it() {
+    let about = |side: SideEvidence| side.source().unwrap().clone();
+    let why = |side, may_be_copied| excluded(&about(side).marking, false, may_be_copied);
+    assert_eq!(why(atomic(Read), true), None);
+    assert_eq!(why(atomic(Write), true), None);
+    assert_eq!(why(atomic(Write), false), Some(Excluded::Atomic));
+    assert_eq!(why(volatile(Read), true), Some(Excluded::Volatile));
 }
 
 #[test]

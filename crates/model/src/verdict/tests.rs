@@ -83,9 +83,18 @@ fn each_rank_outranks_those_below() {
     // The values that were met say little alone.
     assert_eq!(call(&[], Some(same(100))), Call::Undecided);
     let hint = [Leaning::hint("redundant-write", Leans::Benign, Vec::new())];
-    assert_eq!(call(&hint, Some(same(1))), Call::LikelyBenign);
+    assert_eq!(call(&hint, Some(same(ENOUGH_REPLAYS))), Call::LikelyBenign);
+    let few = Some(same(ENOUGH_REPLAYS - 1));
+    assert_eq!(call(&hint, few), Call::Undecided);
     let doubt = [Leaning::hint("one-sided", Leans::Harmful, Vec::new())];
-    assert_eq!(call(&doubt, Some(same(1))), Call::Undecided);
+    assert_eq!(call(&doubt, Some(same(100))), Call::Undecided);
+    let both = [hint[0].clone(), doubt[0].clone()];
+    assert_eq!(call(&both, Some(same(100))), Call::Undecided);
+    // Every race without debug information may be one of marked accesses.
+    let marked = [Leaning::hint(MARKED, Leans::Benign, Vec::new())];
+    assert_eq!(call(&marked, Some(same(100))), Call::Undecided);
+    let more = [hint[0].clone(), marked[0].clone()];
+    assert_eq!(call(&more, Some(same(100))), Call::LikelyBenign);
     assert_eq!(call(&[good], None), Call::LikelyBenign);
     assert_eq!(call(&[], None), Call::Undecided);
 }
@@ -168,11 +177,14 @@ fn a_counter_stays_benign_while_only_it_changes() {
     assert_eq!(call(&[], Some(copy)), Call::LikelyHarmful);
     // What is done with a gauge may matter although no replay shows it.
     let hinted = [Leaning::hint(GAUGE, Leans::Benign, Vec::new())];
-    assert_eq!(call(&hinted, Some(same(3))), Call::Undecided);
+    assert_eq!(call(&hinted, Some(same(ENOUGH_REPLAYS))), Call::Undecided);
     let redundant = Leaning::hint("redundant-write", Leans::Benign, Vec::new());
     let both = [hinted[0].clone(), redundant];
-    assert_eq!(call(&both, Some(same(3))), Call::Undecided);
-    assert_eq!(call(&both[1..], Some(same(3))), Call::LikelyBenign);
+    assert_eq!(call(&both, Some(same(ENOUGH_REPLAYS))), Call::Undecided);
+    assert_eq!(
+        call(&both[1..], Some(same(ENOUGH_REPLAYS))),
+        Call::LikelyBenign
+    );
     let both = [counter[0].clone(), harmful("reference-count")];
     assert_eq!(call(&both, Some(itself)), Call::LikelyHarmful);
 }

@@ -193,6 +193,7 @@ fn fact(image: &Image, about: About, svma: Svma) -> Fact {
         }
         About::Marking => Fact {
             marking: Some(debug.source_evidence(svma).marking),
+            whole: debug.accesses_whole_variable(svma),
             ..none
         },
     }

@@ -6,9 +6,9 @@
 
 use super::benign;
 use crate::subject::{Side, Subject};
-use redhanded_model::{Class, Fact, Leaning, Leans};
+use redhanded_model::{Class, Fact, Leaning, Leans, MARKED};
 
-pub const NAME: &str = "marked";
+pub const NAME: &str = MARKED;
 
 pub fn rule(subject: &Subject<'_>) -> Option<Leaning> {
     let sides = subject.sides();

@@ -3,7 +3,7 @@
 use super::super::nearby::is_barrier;
 use super::super::value::{Derived, Operation, Value, low_bits};
 use super::state::{State, is_threshold};
-use super::{Walk, is_stack, operand};
+use super::{Walk, fixed, is_stack, operand};
 use iced_x86::{FlowControl, Mnemonic, OpAccess, OpKind, Register};
 use redhanded_model::Use;
 
@@ -57,7 +57,13 @@ impl Walk<'_, '_> {
                 Some(at) if is_stack(at) => {
                     state.slots.insert((at.0 as u32, at.3), value);
                 }
-                _ if let Some(stored) = value.derived() => self.looks(Use::Stored, stored.bits),
+                Some(at) if let Some(stored) = value.derived() => {
+                    self.looks(Use::Stored, stored.bits);
+                    let is_whole = stored == Derived::whole(raw.memory_size().size());
+                    if is_whole && let Some(address) = fixed(at) {
+                        self.followed.copied.push((raw.ip(), address));
+                    }
+                }
                 _ => {}
             },
             _ => {}
