@@ -15,16 +15,28 @@ const MOST_TEXT: usize = 2 << 20;
 struct Memory<'b>(&'b [u8]);
 
 impl Memory<'_> {
-    fn byte(&self, address: u64) -> Option<u8> {
-        let at = address.checked_rem(self.0.len() as u64)?;
-        (address >= UNMAPPED).then(|| self.0[at as usize])
+    fn read_at(&self, address: u64, length: usize) -> Vec<u8> {
+        assert!(length <= LONGEST, "{length} bytes");
+        let mut bytes = Vec::new();
+        let Some(at) = address.checked_rem(self.0.len() as u64) else {
+            return bytes;
+        };
+        if address < UNMAPPED || address.checked_add(length as u64).is_none() {
+            return bytes;
+        }
+        let mut at = at as usize;
+        while bytes.len() < length {
+            let piece = &self.0[at..];
+            bytes.extend_from_slice(&piece[..piece.len().min(length - bytes.len())]);
+            at = 0;
+        }
+        bytes
     }
 
-    fn own_word(&self, at: u64) -> u64 {
-        (0..8).fold(0, |word, byte| {
-            let byte = self.byte(UNMAPPED.next_multiple_of(self.0.len().max(1) as u64) + at + byte);
-            word << 8 | u64::from(byte.unwrap_or(0))
-        })
+    /// The word of the input with this number.
+    fn own_word(&self, number: usize) -> u64 {
+        let bytes = self.0.iter().skip(8 * number).take(8);
+        bytes.fold(0, |word, byte| word << 8 | u64::from(*byte))
     }
 }
 
@@ -34,7 +46,7 @@ impl Source for Memory<'_> {
     }
 
     fn registers(&mut self, cpu: u32) -> Option<VcpuRegisters> {
-        let word = |number: u64| self.own_word(8 * (number + 4 * u64::from(cpu - 1)));
+        let word = |number| self.own_word(number + 4 * (cpu as usize - 1));
         let mut registers = VcpuRegisters {
             gs_base: Some(word(0)),
             kernel_gs_base: Some(word(1)),
@@ -51,12 +63,7 @@ impl Source for Memory<'_> {
         _cpu: Option<u32>,
         ranges: &[(u64, usize)],
     ) -> Result<Vec<Vec<u8>>, TargetError> {
-        let read = |(address, length): &(u64, usize)| {
-            assert!(*length <= LONGEST, "{length} bytes");
-            let bytes = (0..*length as u64)
-                .map_while(|at| address.checked_add(at).and_then(|at| self.byte(at)));
-            bytes.collect()
-        };
+        let read = |(address, length): &(u64, usize)| self.read_at(*address, *length);
         Ok(ranges.iter().map(read).collect())
     }
 }

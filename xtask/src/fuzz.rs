@@ -105,7 +105,7 @@ impl Target {
 pub fn run(options: &Options) -> Result<Tally> {
     let fuzzer = build()?;
     let folder = folder()?;
-    let seeds = seeds::gather(&folder)?;
+    let seeds = seeds::gather(&made(&folder)?)?;
     let wanted = |name: &str| options.target.as_ref().is_none_or(|only| only == name);
     let targets: Vec<&Target> = TARGETS.iter().filter(|it| wanted(it.name)).collect();
     ensure!(!targets.is_empty(), "no such target");
@@ -134,6 +134,13 @@ fn folder() -> Result<PathBuf> {
     let folder = paths::target().join("fuzz");
     fs::create_dir_all(&folder).with_context(|| format!("no folder {}", folder.display()))?;
     Ok(folder)
+}
+
+/// Where the seeds are made. A seed may have the name of a target, which has a folder of its own.
+fn made(folder: &Path) -> Result<PathBuf> {
+    let made = folder.join("made");
+    fs::create_dir_all(&made).with_context(|| format!("no folder {}", made.display()))?;
+    Ok(made)
 }
 
 /// Builds the fuzzer with coverage and copies it to its folder, because an ordinary build has the
@@ -174,7 +181,8 @@ fn fuzz(
     for seed in seeds.iter().filter(|seed| (target.takes)(seed)) {
         fs::write(given.join(&seed.name), &seed.bytes).context("cannot write a seed")?;
     }
-    fs::copy(folder.join("asked"), place.join("program")).context("no program to ask about")?;
+    fs::copy(made(folder)?.join("asked"), place.join("program"))
+        .context("no program to ask about")?;
     let mut run = Command::new(fuzzer);
     run.env("REDHANDED_FUZZ_TARGET", target.name)
         .env("REDHANDED_FUZZ_FOLDER", &place)

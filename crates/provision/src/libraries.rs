@@ -442,6 +442,29 @@ mod tests {
     }
 
     #[test]
+    fn nothing_of_a_program_runs() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        // The loader runs an audit library even where it only lists what a program needs.
+        let source = format!(
+            "#include <fcntl.h>\nunsigned la_version(unsigned version) {{ return version; }}\n\
+             __attribute__((constructor)) static void run(void) {{ open(\"{}\", O_CREAT, 0600); }}\n",
+            at("ran").display()
+        );
+        fs::write(at("audit.c"), source).unwrap();
+        gcc(folder.path(), "audit.so", &["-shared", "-fPIC", "audit.c"]);
+        let option = format!("-Wl,--audit={}", at("audit.so").display());
+        gcc(folder.path(), "program", &["main.c", &option]);
+        companions(&at("program")).unwrap();
+        assert!(!at("ran").exists());
+        let mut listed = Command::new(at("program"));
+        listed.env("LD_TRACE_LOADED_OBJECTS", "1").output().unwrap();
+        if !at("ran").exists() {
+            println!("this loader runs no audit libraries, so nothing was tested");
+        }
+    }
+
+    #[test]
     fn other_files_have_no_libraries() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("file");

@@ -15,6 +15,9 @@ pub(super) const LIST: u64 = 0xffff_ffff_8200_0000;
 /// A little code.
 const TEXT: u64 = 0xffff_ffff_8100_0000;
 
+/// A list that leads into itself has very many. The sections of so many are looked at.
+const MOST_MODULES: usize = 8;
+
 /// A kernel that was found, with offsets like those of a real one.
 pub(super) fn kernel() -> Kernel {
     Kernel {
@@ -64,7 +67,8 @@ pub fn explore_forged(source: &mut dyn Source) {
     let banner = source.read(TEXT, BANNER_LEN).unwrap_or_default();
     let _ = find_slide(source, LIST, &banner);
     let _ = kernel.read_text(source);
-    for module in kernel.loaded_modules(source).unwrap_or_default() {
+    let modules = kernel.loaded_modules(source).unwrap_or_default();
+    for module in modules.iter().take(MOST_MODULES) {
         let _ = kernel.module_per_cpu(source, module.address);
         let _ = kernel.module_sections(source, module.address);
     }
