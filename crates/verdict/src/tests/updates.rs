@@ -104,7 +104,7 @@ fn a_link_count_is_not_benign_because_few_replays_made_no_difference() {
     };
     let with = |race: &Race, replay: ReplayTally| {
         let mut race = race.clone();
-        race.verdict = Some(redhanded_model::combine(Vec::new(), Some(replay), 2));
+        race.verdict = Some(combine(Vec::new(), Some(replay), 2));
         judged(&race).call
     };
     for few in 1..4 {
