@@ -1,4 +1,5 @@
 use super::*;
+use proptest::prelude::*;
 
 fn harmful(rule: &str) -> Leaning {
     Leaning::new(rule, Leans::Harmful, vec!["seen".to_owned()])
@@ -362,4 +363,71 @@ fn a_document_has_the_keys_that_are_promised() {
         serde_json::from_value::<Verdict>(document).expect("a verdict"),
         verdict
     );
+}
+
+/// Any number of rules and hints that lean either way, without an annotation.
+fn any_rules() -> impl Strategy<Value = Vec<Leaning>> {
+    let names = ["pointer", "redundant-write", SAFE_FLAG, MARKED, GAUGE];
+    let leans = prop_oneof![Just(Leans::Harmful), Just(Leans::Benign)];
+    let rule = (prop::sample::select(names.to_vec()), leans, any::<bool>());
+    let rule = rule.prop_map(|(name, leans, hint)| Leaning {
+        hint,
+        ..Leaning::new(name, leans, Vec::new())
+    });
+    prop::collection::vec(rule, 0..6)
+}
+
+fn any_tally() -> impl Strategy<Value = ReplayTally> {
+    (0..12_u64, 0..4_u64, 0..4_u64).prop_map(|(same, changes, failures)| ReplayTally {
+        no_state_change: same,
+        state_change: changes,
+        replay_failure: failures,
+        difference: vec![differing(false); usize::from(changes > 0)],
+        ..ReplayTally::default()
+    })
+}
+
+proptest! {
+    #[test]
+    fn confidence_grows_with_the_instances_and_decides_nothing(
+        rules in any_rules(),
+        tally in any_tally(),
+        instances in 1..10_000_u64,
+        more in 0..10_000_u64,
+    ) {
+        let few = combine(rules.clone(), Some(tally.clone()), instances);
+        let many = combine(rules, Some(tally), instances + more);
+        prop_assert_eq!(few.call, many.call);
+        prop_assert!(few.confidence <= many.confidence);
+        match few.call {
+            Call::Undecided => prop_assert!(many.confidence == 0.0),
+            _ => prop_assert!((0.5..=1.0).contains(&few.confidence)),
+        }
+    }
+
+    #[test]
+    fn what_speaks_for_harm_never_makes_a_race_benign(
+        rules in any_rules(),
+        tally in any_tally(),
+        hint in any::<bool>(),
+    ) {
+        let before = combine(rules.clone(), Some(tally.clone()), 3);
+        let mut more = rules;
+        more.push(Leaning { hint, ..harmful("pointer") });
+        let after = combine(more, Some(tally), 3);
+        prop_assert!(after.call <= before.call);
+        if after.call == Call::LikelyBenign {
+            prop_assert!(hint && after.confidence <= before.confidence);
+        }
+    }
+
+    #[test]
+    fn few_replays_and_hints_make_no_race_benign(
+        rules in any_rules(),
+        tally in any_tally(),
+    ) {
+        let hints: Vec<_> = rules.into_iter().map(|rule| Leaning { hint: true, ..rule }).collect();
+        let few = ReplayTally { no_state_change: tally.no_state_change % ENOUGH_REPLAYS, ..tally };
+        prop_assert!(combine(hints, Some(few), 100).call < Call::LikelyBenign);
+    }
 }
