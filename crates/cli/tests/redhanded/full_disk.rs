@@ -1,6 +1,7 @@
 //! Files that cannot be written to their end. Whatever is lost is told in a sentence that says
 //! what to do, the status is 125, and nothing else is lost.
 
+use crate::analyze::has_recorder;
 use crate::place::{Outcome, Place};
 use serde_json::Value;
 use std::fs;
@@ -187,4 +188,30 @@ fn a_read_only_file_system_is_told_before_the_program_starts_and_a_store_on_it_c
         );
         on(line).refused(125, &told);
     }
+}
+
+/// What was recorded before the disk was full can be analysed.
+#[test]
+fn a_recording_that_could_not_be_written_to_its_end_has_a_beginning() {
+    if !has_recorder() {
+        return;
+    }
+    let place = Place::with("recorded");
+    // In blocks of 512 bytes: the whole is several times as long.
+    let line = "record -o r -- ./recorded threads";
+    let recorded = place.finish(after(&place, "ulimit -f 64", line));
+    assert_eq!(recorded.status, 125, "{recorded:#?}");
+    assert!(
+        recorded.says("is kept and can be analysed"),
+        "{recorded:#?}"
+    );
+    assert!(
+        recorded.says("cannot write the recording to r"),
+        "{recorded:#?}"
+    );
+    let analysed = place.run("analyze --json report.json r".split(' '));
+    assert_eq!(analysed.status, 125, "{analysed:#?}");
+    assert!(analysed.says("r is cut short or damaged"), "{analysed:#?}");
+    let run = &json(&place, "report.json")["run"];
+    assert!(run["recorded"]["entries"].as_u64() > Some(0), "{run:#}");
 }

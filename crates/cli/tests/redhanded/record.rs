@@ -80,12 +80,12 @@ fn signals_and_faults_are_the_programs_own() {
 }
 
 #[test]
-fn three_hundred_threads() {
+fn six_hundred_threads() {
     let Some(place) = place() else { return };
     let recording = same(&place, "./recorded", &["crowd"]);
-    assert_eq!(recording.processes()[0].threads().len(), 301);
-    assert_eq!(count(&recording, |kind| kind == Kind::Start), 301);
-    assert_eq!(count(&recording, |kind| kind == Kind::Exit), 301);
+    assert_eq!(recording.processes()[0].threads().len(), 601);
+    assert_eq!(count(&recording, |kind| kind == Kind::Start), 601);
+    assert_eq!(count(&recording, |kind| kind == Kind::Exit), 601);
 }
 
 #[test]

@@ -3,7 +3,9 @@
 use crate::containers::in_container;
 use crate::fixtures::{Place, race, reader_and_writer, report, side};
 use crate::pointees::{behind, nameless, pointee, told};
-use redhanded_model::{AccessKind, Class, Pointee, Race, State, Triage};
+use redhanded_model::{
+    AccessKind, Analysed, Analysis, Class, Pointee, Race, RaceStanding, State, Triage,
+};
 use redhanded_store::{Day, Decision, Moment, SqliteStore, Store, StoreError};
 
 const NOW: Moment = Moment(1_800_000_000_000);
@@ -83,6 +85,19 @@ fn what_was_no_problem_is_reopened_by_an_instance_that_is_worse() {
     let because = reopened(&doubtful, known.clone()).unwrap();
     assert!(because.contains("a race for certain"), "{because}");
     assert_eq!(reopened(&known, doubtful), None);
+    let found = |standing| Race {
+        analysed: Some(Analysed {
+            standing,
+            by: vec![Analysis::Lockset],
+        }),
+        ..known.clone()
+    };
+    let suspected = found(RaceStanding::Suspect);
+    for now in [RaceStanding::Unordered, RaceStanding::Caught] {
+        let because = reopened(&suspected, found(now)).unwrap();
+        assert!(because.contains("more than a suspicion"), "{because}");
+    }
+    assert_eq!(reopened(&suspected, suspected.clone()), None);
 }
 
 #[test]
