@@ -162,7 +162,7 @@ fn run(
     let written = machine.space.take_written();
     ran.written = written
         .into_iter()
-        .map(|(page, b)| (page, Bytes(*b)))
+        .map(|(page, b)| (page, Bytes(b.0)))
         .collect();
     ran
 }
