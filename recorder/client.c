@@ -201,6 +201,24 @@ signalled(void *drcontext, dr_siginfo_t *info)
     return DR_SIGNAL_DELIVER;
 }
 
+/* DynamoRIO saves what only AVX-512 uses once it has seen an instruction that may write it. Too
+ * late for what a block before that wrote, such as ymm17. So the first block begins with one, which
+ * changes nothing. */
+static void
+use_all_vectors(void *drcontext, instrlist_t *list)
+{
+    static app_pc first_block;
+    instr_t *first = instrlist_first_app(list);
+    app_pc pc = first != NULL ? instr_get_app_pc(first) : NULL;
+    if (first_block == NULL)
+        first_block = pc;
+    if (pc == NULL || pc != first_block || !proc_avx512_enabled())
+        return;
+    opnd_t mask = opnd_create_reg(DR_REG_K0);
+    instr_t *move = instr_create_1dst_1src(drcontext, OP_kmovw, mask, mask);
+    instrlist_preinsert(list, first, INSTR_XL8(move, pc));
+}
+
 static dr_emit_flags_t
 expand(void *drcontext, void *tag, instrlist_t *list, bool for_trace, bool translating)
 {
@@ -210,6 +228,7 @@ expand(void *drcontext, void *tag, instrlist_t *list, bool for_trace, bool trans
     (void)translating;
     /* Gathers and scatters become single accesses. */
     drx_expand_scatter_gather(drcontext, list, &expanded);
+    use_all_vectors(drcontext, list);
     return DR_EMIT_DEFAULT;
 }
 

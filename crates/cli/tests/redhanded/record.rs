@@ -115,6 +115,13 @@ fn the_environment_is_the_programs_own() {
     same(&place, "./recorded", &["environment"]);
 }
 
+/// The C library finds it with vector registers before the program begins.
+#[test]
+fn a_program_knows_its_name() {
+    let Some(place) = place() else { return };
+    same(&place, "./recorded", &["name"]);
+}
+
 fn calls_of(recording: &Recording, function: Function) -> usize {
     let all = all_items(recording);
     let calls =
