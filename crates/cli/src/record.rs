@@ -45,6 +45,7 @@ pub fn record(arguments: &Record) -> Result<ExitCode, Failure> {
     let options = Options {
         until: arguments.until,
         kill: arguments.kill,
+        values: arguments.values,
     };
     let mut shown = Display::new(arguments);
     let outcome = redhanded_recorder::record(&program, &engine, options, &signals, writer, |at| {

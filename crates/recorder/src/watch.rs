@@ -34,6 +34,8 @@ pub struct Options {
     pub until: Option<Duration>,
     /// Whether the program is ended then.
     pub kill: bool,
+    /// Whether what its threads read is recorded, so that each can be replayed.
+    pub values: bool,
 }
 
 /// How far a recording is.
@@ -105,7 +107,13 @@ pub fn record<W: Write>(
     let folder = private_folder().map_err(system("make a private folder"))?;
     let mut streams = Streams::make(folder.path()).map_err(system("make pipes"))?;
     let started = Instant::now();
-    let child = launch(program, engine, folder.path(), signals.held())?;
+    let child = launch(
+        program,
+        engine,
+        folder.path(),
+        options.values,
+        signals.held(),
+    )?;
     child.go().map_err(system("start the program"))?;
     let mut watch = Watch {
         child,

@@ -11,6 +11,7 @@ Examples:
   redhanded record -- ./unit-test             write unit-test.recording
   redhanded record -o r -- ./app --flag       write r
   redhanded record --for 10s --kill -- ./app  end it after ten seconds
+  redhanded record --values -- ./unit-test    so that it can be replayed
 
 Exit status:
   the program's own (128+N if signal N killed it)
@@ -36,6 +37,11 @@ pub struct Record {
     /// With --for: end the program then
     #[arg(long, requires = "until")]
     pub kill: bool,
+
+    /// Also record what the program reads, so that redhanded replay can run each thread again; the
+    /// program is slower
+    #[arg(long)]
+    pub values: bool,
 
     /// Say nothing but errors
     #[arg(short, long)]
