@@ -34,6 +34,10 @@ pub fn replay(arguments: &arguments::Replay) -> Result<ExitCode, Failure> {
     let first = (&mut file).take(FIRST).read_to_end(&mut start);
     first.map_err(unreadable)?;
     if redhanded_recording::is_recording(&start) {
+        if arguments.order.is_some() || arguments.gdb.is_some() || arguments.weak_memory {
+            let why = "only a scenario has --order, --weak-memory and --gdb";
+            return Err(refused(why.to_owned()));
+        }
         return recorded::replay(arguments);
     }
     if arguments.thread.is_some() {

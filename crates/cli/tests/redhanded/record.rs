@@ -197,6 +197,8 @@ fn what_cannot_be_replayed_is_said_in_a_sentence() {
         125,
         "cannot replay r: it has no values; record the program again with `redhanded record --values`",
     );
+    let outcome = place.run(["replay", "--order", "a", "r"]);
+    outcome.refused(125, "only a scenario has --order, --weak-memory and --gdb");
     record_values(&place, &["name"]);
     let whole = std::fs::read(place.path("r")).unwrap();
     place.file("cut", &whole[..whole.len() * 2 / 3], 0o600);
