@@ -84,6 +84,9 @@ insert_emptying(void *drcontext, instrlist_t *list, instr_t *where)
 void
 insert_check(void *drcontext, instrlist_t *list, instr_t *where, reg_id_t scratch)
 {
+    /* What begins anew would be counted twice. There is room for a block. */
+    if (with_values)
+        return;
     instr_t *enough = INSTR_CREATE_label(drcontext);
     INSERT(INSTR_CREATE_mov_ld(drcontext, REG(scratch), slot_operand(POSITION)));
     INSERT(INSTR_CREATE_cmp(drcontext, REG(scratch), slot_operand(LIMIT)));
@@ -159,9 +162,11 @@ instrument_operand(void *drcontext, instrlist_t *list, instr_t *where, opnd_t me
         INSERT(INSTR_CREATE_lea(drcontext, REG(slot),
                                 opnd_create_base_disp(slot, DR_REG_NULL, 0, 16, OPSZ_lea)));
         INSERT(INSTR_CREATE_mov_st(drcontext, slot_operand(POSITION), REG(slot)));
-        INSERT(INSTR_CREATE_cmp(drcontext, REG(slot), slot_operand(LIMIT)));
-        INSERT(INSTR_CREATE_jcc(drcontext, OP_jb, opnd_create_instr(known)));
-        insert_emptying(drcontext, list, where);
+        if (!with_values) {
+            INSERT(INSTR_CREATE_cmp(drcontext, REG(slot), slot_operand(LIMIT)));
+            INSERT(INSTR_CREATE_jcc(drcontext, OP_jb, opnd_create_instr(known)));
+            insert_emptying(drcontext, list, where);
+        }
     }
     INSERT(known);
     drreg_unreserve_register(drcontext, list, where, slot);
@@ -172,7 +177,7 @@ instrument_operand(void *drcontext, instrlist_t *list, instr_t *where, opnd_t me
 
 /* How many elements a repeated comparison will look at. It stops at the first that differs, or
  * that is equal, and what it does not look at is not accessed. */
-static uint64_t
+uint64_t
 compared(int opcode, const dr_mcontext_t *mc, uint64_t count, uint64_t size, int64_t step)
 {
     bool scans = opcode == OP_rep_scas || opcode == OP_repne_scas;
@@ -225,7 +230,7 @@ repeated(uint64_t opcode, uint64_t size, uint64_t site)
         record_access(WIRE_WRITE, (uint32_t)site, mc.xdi - back, count * size);
 }
 
-static bool
+bool
 is_repeated(int opcode)
 {
     switch (opcode) {

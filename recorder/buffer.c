@@ -1,10 +1,17 @@
 /* A thread's buffer of entries, and the tables that inserted code uses. */
 #include "recorder.h"
 
+static size_t
+memory_size(void)
+{
+    return FILTER_BYTES + CALLS_BYTES + FRAMES_BYTES +
+        (with_values ? WORDS_BYTES + VALUES_BUFFER_BYTES : BUFFER_BYTES);
+}
+
 void
 thread_memory_init(struct thread *thread)
 {
-    size_t size = FILTER_BYTES + CALLS_BYTES + FRAMES_BYTES + BUFFER_BYTES;
+    size_t size = memory_size();
     /* Fresh pages are zero, and cost nothing until they are used. */
     uint8_t *memory = dr_raw_mem_alloc(size, DR_MEMPROT_READ | DR_MEMPROT_WRITE, NULL);
     DR_ASSERT(memory != NULL);
@@ -20,20 +27,26 @@ thread_memory_init(struct thread *thread)
     slots[FRAMES] = (uint64_t)(thread->frames + 1);
     slots[FRAMES_LIMIT] = (uint64_t)memory + FRAMES_BYTES;
     memory += FRAMES_BYTES;
+    if (with_values) {
+        slots[WORDS] = (uint64_t)memory;
+        memory += WORDS_BYTES;
+    }
     thread->buffer = memory;
     thread->written = (struct entry *)(memory + WIRE_CHUNK_HEADER_SIZE);
     slots[POSITION] = (uint64_t)thread->written;
-    slots[LIMIT] = (uint64_t)memory + BUFFER_BYTES - MARGIN_BYTES;
+    slots[LIMIT] = (uint64_t)memory +
+        (with_values ? VALUES_BUFFER_BYTES - VALUES_MARGIN_BYTES : BUFFER_BYTES - MARGIN_BYTES);
     slots[CONTEXT] = 0;
     slots[LOCK] = 0;
     slots[SELF] = (uint64_t)thread;
+    values_init(thread);
     begin_region(thread);
 }
 
 void
 thread_memory_exit(struct thread *thread)
 {
-    dr_raw_mem_free(thread->memory, FILTER_BYTES + CALLS_BYTES + FRAMES_BYTES + BUFFER_BYTES);
+    dr_raw_mem_free(thread->memory, memory_size());
 }
 
 NO_VECTORS void

@@ -307,6 +307,8 @@ handler_starts(struct thread *thread, const dr_kernel_xfer_info_t *info)
             set_frames_end(thread, frame + 1);
         }
     }
+    if (with_values)
+        values_at_signal(thread, info->source_mcontext);
     number_next(thread);
     append(thread, FIRST(WIRE_SIGNAL, 0, (uint64_t)info->sig), place(site, context));
     numbered(thread);

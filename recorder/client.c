@@ -10,6 +10,7 @@ uint tls_offset;
 
 static struct thread *threads;
 static long own_process;
+bool with_values;
 static void *threads_lock;
 
 opnd_t
@@ -166,6 +167,7 @@ fork_init(void *drcontext)
     self->write_lock = dr_mutex_create();
     self->is_drawing = false;
     self->id = (uint32_t)dr_get_thread_id(drcontext);
+    values_begin(self);
     sequencer_after_fork();
     dictionary_after_fork();
     buffers_after_fork();
@@ -173,6 +175,8 @@ fork_init(void *drcontext)
     output_again();
     hello();
     modules_after_fork();
+    if (with_values)
+        code_after_fork();
     /* What the parent recorded is the parent's. */
     self->written = (struct entry *)(self->buffer + WIRE_CHUNK_HEADER_SIZE);
     self->slots[POSITION] = (uint64_t)self->written;
@@ -201,6 +205,24 @@ signalled(void *drcontext, dr_siginfo_t *info)
     return DR_SIGNAL_DELIVER;
 }
 
+/* DynamoRIO saves what only AVX-512 uses once it has seen an instruction that may write it. Too
+ * late for what a block before that wrote, such as ymm17. So the first block begins with one, which
+ * changes nothing. */
+static void
+use_all_vectors(void *drcontext, instrlist_t *list)
+{
+    static app_pc first_block;
+    instr_t *first = instrlist_first_app(list);
+    app_pc pc = first != NULL ? instr_get_app_pc(first) : NULL;
+    if (first_block == NULL)
+        first_block = pc;
+    if (pc == NULL || pc != first_block || !proc_avx512_enabled())
+        return;
+    opnd_t mask = opnd_create_reg(DR_REG_K0);
+    instr_t *move = instr_create_1dst_1src(drcontext, OP_kmovw, mask, mask);
+    instrlist_preinsert(list, first, INSTR_XL8(move, pc));
+}
+
 static dr_emit_flags_t
 expand(void *drcontext, void *tag, instrlist_t *list, bool for_trace, bool translating)
 {
@@ -210,6 +232,9 @@ expand(void *drcontext, void *tag, instrlist_t *list, bool for_trace, bool trans
     (void)translating;
     /* Gathers and scatters become single accesses. */
     drx_expand_scatter_gather(drcontext, list, &expanded);
+    use_all_vectors(drcontext, list);
+    if (with_values)
+        values_shorten(drcontext, list);
     return DR_EMIT_DEFAULT;
 }
 
@@ -219,16 +244,22 @@ instrument(void *drcontext, void *tag, instrlist_t *list, instr_t *where, bool f
 {
     (void)tag;
     (void)for_trace;
-    (void)translating;
     (void)user_data;
     if (!instr_is_app(where) || instr_get_app_pc(where) == NULL)
         return DR_EMIT_DEFAULT;
     instrument_entry(drcontext, list, where);
+    if (with_values) {
+        if (!translating && where == instrlist_first_app(list))
+            note_code(list);
+        instrument_block(drcontext, list, where);
+    }
     uint32_t function = hooked_function(instr_get_app_pc(where));
     if (function != 0)
         instrument_hook(drcontext, list, where, function);
     if (is_atomic(where)) {
         instrument_atomic(drcontext, list, where);
+        if (with_values)
+            instrument_values(drcontext, list, where);
         return DR_EMIT_DEFAULT;
     }
     instrument_access(drcontext, list, where, where);
@@ -238,6 +269,8 @@ instrument(void *drcontext, void *tag, instrlist_t *list, instr_t *where, bool f
         instrument_call(drcontext, list, where);
     else if (instr_is_return(where))
         instrument_return(drcontext, list, where);
+    if (with_values)
+        instrument_values(drcontext, list, where);
     return DR_EMIT_DEFAULT;
 }
 
@@ -253,6 +286,7 @@ static void
 process_exit(void)
 {
     write_dictionary();
+    write_code();
     output_text(WIRE_CHUNK_GOODBYE, 0, "");
     output_close();
     drmgr_exit();
@@ -272,7 +306,10 @@ dr_client_main(client_id_t id, int argc, const char *argv[])
     drreg_options_t registers = { .struct_size = sizeof registers, .num_spill_slots = 6,
                                   .error_callback = is_harmless };
     dr_set_client_name("redhanded recorder", "");
-    if (argc != 2 || !drmgr_init() || drreg_init(&registers) != DRREG_SUCCESS || !drx_init() ||
+    with_values = argc == 3 && strcmp(argv[2], WIRE_OPTION_VALUES) == 0;
+    /* What the program will not use is written, too, and compared. */
+    registers.conservative = with_values;
+    if ((argc != 2 && !with_values) || !drmgr_init() || drreg_init(&registers) != DRREG_SUCCESS || !drx_init() ||
         !dr_raw_tls_calloc(&tls_segment, &tls_offset, SLOTS, 0) || tls_segment != DR_SEG_GS) {
         dr_fprintf(STDERR, "redhanded: the recorder cannot start\n");
         dr_abort_with_code(125);
@@ -284,6 +321,7 @@ dr_client_main(client_id_t id, int argc, const char *argv[])
         dr_abort_with_code(125);
     }
     dictionary_init();
+    code_init();
     hello();
     modules_init(argv[1]);
     drmgr_register_thread_init_event(thread_init);

@@ -82,6 +82,8 @@ output_entries(struct thread *thread, struct entry *from, struct entry *to)
         return;
     /* Sites and contexts come before what uses them. */
     write_dictionary();
+    if (with_values)
+        write_code();
     /* What is before the entries was written already, or is room for a header. */
     output_chunk(WIRE_CHUNK_ENTRIES, thread->id, (uint8_t *)from - WIRE_CHUNK_HEADER_SIZE,
                  (size_t)((uint8_t *)to - (uint8_t *)from));

@@ -29,6 +29,12 @@ enum slot {
     LOCK,  /* the lock that is held for an atomic instruction, or 0 */
     SPARE, /* for whoever needs a word for a moment */
     SELF,  /* struct thread */
+    WORDS,  /* the table of words that the thread has seen */
+    COUNT,  /* how many instructions ran before this block */
+    LENGTH, /* how many this block has */
+    NEXT,   /* from this count on all registers are wanted */
+    ATTEND, /* not 0: the next block begins with them, or by emptying the buffer */
+    CHECK,  /* what is to be said of them, as bits of a Check entry */
     SLOTS
 };
 
@@ -39,6 +45,10 @@ enum slot {
 #define BUFFER_BYTES (64 * 1024)
 /* What may be appended without looking at the limit. */
 #define MARGIN_BYTES 1024
+/* With values, the limit is looked at only where a block begins. */
+#define VALUES_BUFFER_BYTES (256 * 1024)
+#define VALUES_MARGIN_BYTES (64 * 1024)
+#define WORDS_BYTES (128 * 1024)
 
 struct entry {
     uint64_t first;
@@ -94,6 +104,8 @@ struct thread {
     struct entry *written; /* entries before this were written */
     struct frame *frames;
     struct thread *next, *previous;
+    uint64_t registers[WIRE_REGISTERS]; /* as they were last written */
+    uint64_t began; /* the count when the table of words was last empty */
     struct hooked hooked[MOST_HOOKED];
     struct interrupted interrupted[MOST_INTERRUPTED];
 };
@@ -113,6 +125,7 @@ extern struct shared *shared;
 extern reg_id_t tls_segment;
 extern uint tls_offset;
 extern volatile bool recording;
+extern bool with_values;
 
 /* client.c */
 opnd_t slot_operand(enum slot slot);
@@ -171,6 +184,24 @@ void insert_call_on_one_path(void *drcontext, instrlist_t *list, instr_t *where,
 void insert_check(void *drcontext, instrlist_t *list, instr_t *where, reg_id_t scratch);
 bool insert_address(void *drcontext, instrlist_t *list, instr_t *where, opnd_t memory,
                     reg_id_t to);
+
+/* values.c */
+void values_init(struct thread *thread);
+void values_begin(struct thread *thread);
+void values_shorten(void *drcontext, instrlist_t *list);
+void instrument_block(void *drcontext, instrlist_t *list, instr_t *where);
+void instrument_values(void *drcontext, instrlist_t *list, instr_t *where);
+void values_at_system_call(void *drcontext, struct thread *thread);
+void values_at_signal(struct thread *thread, const dr_mcontext_t *interrupted);
+void values_at_sequencer(struct thread *thread);
+bool is_repeated(int opcode);
+uint64_t compared(int opcode, const dr_mcontext_t *mc, uint64_t count, uint64_t size, int64_t step);
+
+/* code.c */
+void code_init(void);
+void code_after_fork(void);
+void note_code(instrlist_t *list);
+void write_code(void);
 
 /* masked.c */
 bool is_masked(instr_t *app);

@@ -89,6 +89,7 @@ atomic(uint64_t size, uint64_t site, uint64_t address)
     append(thread, FIRST(WIRE_ATOMIC, size, address),
            place((uint32_t)site, context_number(thread)));
     numbered(thread);
+    values_at_sequencer(thread);
 }
 
 static NO_VECTORS void
@@ -98,6 +99,7 @@ fence(uint64_t site)
     number_next(thread);
     append(thread, FIRST(WIRE_FENCE, 0, 0), place((uint32_t)site, context_number(thread)));
     numbered(thread);
+    values_at_sequencer(thread);
 }
 
 bool
@@ -231,6 +233,8 @@ before_system_call(void *drcontext, int number)
     struct thread *thread = this_thread();
     dr_mcontext_t mc = { .size = sizeof mc, .flags = DR_MC_CONTROL };
     dr_get_mcontext(drcontext, &mc);
+    if (with_values)
+        values_at_system_call(drcontext, thread);
     number_next(thread);
     append(thread, FIRST(WIRE_SYSTEMCALL, 0, (uint64_t)number),
            place(site_of(mc.pc), context_number(thread)));

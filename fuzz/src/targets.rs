@@ -192,6 +192,7 @@ fn recording(bytes: &[u8]) {
         ChunkKind::Contexts,
         ChunkKind::Name,
         ChunkKind::Unmapped,
+        ChunkKind::Code,
     ];
     let chunks = [(1, first), (2, second)].into_iter();
     for (thread, part) in chunks {
@@ -255,6 +256,13 @@ fn examine(file: Vec<u8>) {
             events.drain(..).for_each(|event| analysis.push(&event));
         }
         let _ = (analysis.finish(), translator.allocation(0x1000));
+        let _ = process.code().range(0..u64::MAX).count();
+        for thread in process.threads() {
+            for stretch in recording.stretches(thread).take(MOST_STEPS) {
+                let Ok(stretch) = stretch else { break };
+                assert!(stretch.loads.is_sorted_by_key(|load| load.count));
+            }
+        }
     }
 }
 

@@ -13,7 +13,7 @@ use clap::Args;
 use redhanded_recorder::Engine;
 use redhanded_recording::wire::{
     CHUNK_HEADER_SIZE, CHUNK_MAGIC, ChunkKind, FIRST_OWN, Function, Kind, LONGEST_CHUNK,
-    LONGEST_OWN, MOST_PROCESSES, OWN_ARGUMENTS,
+    LONGEST_OWN, MOST_PROCESSES, OPTION_VALUES, OWN_ARGUMENTS, check, register,
 };
 use serde_json::Value;
 
@@ -198,6 +198,22 @@ fn header() -> String {
     define("first_own", &FIRST_OWN.to_string());
     define("longest_own", &LONGEST_OWN.to_string());
     define("own_arguments", &OWN_ARGUMENTS.to_string());
+    define("option_values", &format!("\"{OPTION_VALUES}\""));
+    for (name, value) in [
+        ("check_fresh", usize::from(check::FRESH)),
+        ("check_opaque", usize::from(check::OPAQUE)),
+        ("check_stopped", usize::from(check::STOPPED)),
+        ("check_no_flags", usize::from(check::NO_FLAGS)),
+        ("register_fs", register::FS),
+        ("register_mxcsr", register::MXCSR),
+        ("register_x87", register::X87),
+        ("register_mask", register::MASK),
+        ("register_st", register::ST),
+        ("register_vector", register::VECTOR),
+        ("registers", register::ALL),
+    ] {
+        define(name, &value.to_string());
+    }
     for number in 0..=u8::MAX {
         if let Some(kind) = Kind::new(number) {
             define(&format!("{kind:?}"), &number.to_string());
@@ -260,6 +276,9 @@ mod tests {
             "#define WIRE_FIRST_OWN 1024",
             "#define WIRE_SYSTEMRETURN 22",
             "#define WIRE_CHUNK_HELLO 1",
+            "#define WIRE_OPTION_VALUES \"values\"",
+            "#define WIRE_CHECK_STOPPED 4",
+            "#define WIRE_REGISTER_VECTOR 128",
             "#define WIRE_FUNCTION_POSIXMEMALIGN 86",
             "    [1] = { \"pthread_mutex_lock\", 1 },",
             "    [70] = { \"pthread_create\", 3 },",

@@ -56,7 +56,16 @@ Examples:
   redhanded run --scenarios races -- ./app    keep what may be harmful
   redhanded replay races/ab12.scenario        both threads side by side, line by line
   redhanded replay --order b FILE             with the other thread first
-  redhanded replay --gdb /tmp/race FILE       step through it with gdb, also backwards";
+  redhanded replay --gdb /tmp/race FILE       step through it with gdb, also backwards
+  redhanded record --values -o test.rec -- ./test
+  redhanded replay test.rec                   run each thread again, alone
+  redhanded replay --thread 4711 --at 120 test.rec
+                                              what that thread ran after sequencer 120
+
+Exit status:
+  0    it was replayed
+  1    threads of a recording went astray: something else came out than when the program ran
+  125  FILE cannot be replayed";
 
 /// Catches data races in unmodified programs and kernels: no recompiling, no
 /// instrumentation, no knowledge of their locks.
@@ -175,9 +184,17 @@ pub struct Run {
 #[derive(Debug, Args)]
 #[command(after_help = REPLAY_EXAMPLES)]
 pub struct Replay {
-    /// The file that --scenarios kept
-    #[arg(value_name = "SCENARIO")]
-    pub scenario: PathBuf,
+    /// The file that --scenarios kept, or that record --values wrote
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+
+    /// Of a recording: only the thread with this number
+    #[arg(long, value_name = "N")]
+    pub thread: Option<u32>,
+
+    /// Of a recording: list what the thread ran after the sequencer with this number
+    #[arg(long, value_name = "SEQUENCER", requires = "thread")]
+    pub at: Option<u64>,
 
     /// Which thread comes first: a or b; or a:N, which lets B run after A has accessed shared
     /// bytes N times; or a~N, in which A's Nth store to them arrives last. Default: an order that

@@ -18,6 +18,8 @@ use thiserror::Error;
 pub const RACE: u8 = 66;
 /// Too little was looked at to say that there is no race.
 pub const TOO_LITTLE: u8 = 67;
+/// A thread of a recording did something else when it was replayed.
+pub const ASTRAY: u8 = 1;
 /// Redhanded itself failed.
 pub const FAILED: u8 = 125;
 /// The program was found and cannot be run.

@@ -51,6 +51,7 @@ pub fn record(arguments: &Record) -> Result<ExitCode, Failure> {
         until: arguments.until,
         kill: arguments.kill,
         functions,
+        values: arguments.values,
     };
     let mut shown = Display::new(arguments);
     let outcome = redhanded_recorder::record(&program, &engine, options, &signals, writer, |at| {

@@ -1,6 +1,7 @@
 //! `redhanded replay`: a race that already happened, in any order, as often as wanted.
 
 mod gdb;
+mod recorded;
 mod theatre;
 mod view;
 
@@ -10,6 +11,7 @@ use crate::replayer::start_worker;
 use crate::screen;
 use redhanded_replay::{Call, Order, Scenario, Side};
 use redhanded_sys::{limit_memory, open_regular};
+use std::io::{Read, Seek};
 use std::os::unix::net::UnixStream;
 use std::process::ExitCode;
 use theatre::Theatre;
@@ -17,13 +19,31 @@ use theatre::Theatre;
 /// What the command may use, whoever wrote the scenario.
 const MOST_MEMORY: u64 = 1 << 30;
 
+/// As much of a file says what it is.
+const FIRST: u64 = 64;
+
 /// Shows the scenario, or serves it to a debugger.
 pub fn replay(arguments: &arguments::Replay) -> Result<ExitCode, Failure> {
-    let path = &arguments.scenario;
+    let path = &arguments.file;
     // What a file of a few kilobytes unpacks to can take gigabytes.
     let _ = limit_memory(MOST_MEMORY);
     let refused = |why: String| Failure::Usage(format!("cannot replay {}: {why}", path.display()));
-    let file = open_regular(path).map_err(|error| refused(error.to_string()))?;
+    let unreadable = |error: std::io::Error| refused(error.to_string());
+    let mut file = open_regular(path).map_err(unreadable)?;
+    let mut start = Vec::new();
+    let first = (&mut file).take(FIRST).read_to_end(&mut start);
+    first.map_err(unreadable)?;
+    if redhanded_recording::is_recording(&start) {
+        if arguments.order.is_some() || arguments.gdb.is_some() || arguments.weak_memory {
+            let why = "only a scenario has --order, --weak-memory and --gdb";
+            return Err(refused(why.to_owned()));
+        }
+        return recorded::replay(arguments);
+    }
+    if arguments.thread.is_some() {
+        return Err(refused("only a recording has --thread".to_owned()));
+    }
+    file.rewind().map_err(unreadable)?;
     let scenario = Scenario::read(file).map_err(|error| refused(error.to_string()))?;
     play(arguments, scenario, start_worker()?).map_err(refused)?;
     Ok(ExitCode::SUCCESS)

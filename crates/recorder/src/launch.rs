@@ -2,6 +2,7 @@
 
 use crate::engine::Engine;
 use redhanded_process::Program;
+use redhanded_recording::wire::OPTION_VALUES;
 use redhanded_sys::{self as sys, Launch, Parent, SignalSet};
 use redhanded_target::TargetError;
 use std::ffi::{CString, OsStr, OsString};
@@ -28,6 +29,7 @@ pub fn launch(
     program: &Program,
     engine: &Engine,
     folder: &Path,
+    values: bool,
     mask: &SignalSet,
 ) -> Result<Launch, TargetError> {
     let system = |action: String| move |source: io::Error| TargetError::System { action, source };
@@ -37,8 +39,9 @@ pub fn launch(
     let client = folder.join("client.so");
     symlink(absolute(&engine.client)?, &client)
         .map_err(system(format!("cannot make {}", client.display())))?;
+    let values = if values { OPTION_VALUES } else { "" };
     let options = format!(
-        "{OPTIONS} -client_lib '{};0;{}'",
+        "{OPTIONS} -client_lib '{};0;{} {values}'",
         client.display(),
         folder.display()
     );

@@ -40,6 +40,8 @@ pub struct Options {
     pub kill: bool,
     /// Functions of the program's own whose calls are recorded, too, by their symbols.
     pub functions: Vec<String>,
+    /// Whether what its threads read is recorded, so that each can be replayed.
+    pub values: bool,
 }
 
 /// How far a recording is.
@@ -127,7 +129,13 @@ pub fn record<W: Write>(
     let mut streams = Streams::make(folder.path()).map_err(system("make pipes"))?;
     name(&options.functions, folder.path()).map_err(system("name functions to the recorder"))?;
     let started = Instant::now();
-    let child = launch(program, engine, folder.path(), signals.held())?;
+    let child = launch(
+        program,
+        engine,
+        folder.path(),
+        options.values,
+        signals.held(),
+    )?;
     child.go().map_err(system("start the program"))?;
     let mut watch = Watch {
         child,

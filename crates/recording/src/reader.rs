@@ -5,6 +5,7 @@ use crate::blocks::{Blocks, Source};
 use crate::container::{self, Placed};
 use crate::entries::Entries;
 use crate::notes::{Ending, Header, Hello, Module, Unmapped};
+use crate::stretches::{Code, Stretches};
 use crate::wire::{ChunkKind, MOST_PROCESSES};
 use redhanded_sys::open_regular;
 use serde::de::DeserializeOwned;
@@ -86,6 +87,7 @@ pub struct Process {
     modules: Vec<Mapped>,
     threads: Vec<Thread>,
     by_thread: HashMap<u32, usize>,
+    code: Code,
     ended: bool,
 }
 
@@ -217,6 +219,12 @@ impl Recording {
     pub fn entries<'a>(&'a self, thread: &'a Thread) -> Entries<'a> {
         Entries::new(&*self.source, &thread.pieces)
     }
+
+    /// What a thread needs to be replayed; nothing if its values were not recorded.
+    #[must_use]
+    pub fn stretches<'a>(&'a self, thread: &'a Thread) -> Stretches<'a> {
+        Stretches::new(self.entries(thread))
+    }
 }
 
 impl Process {
@@ -249,6 +257,12 @@ impl Process {
     pub fn module_at(&self, address: u64) -> Option<&Mapped> {
         let has = |mapped: &&Mapped| mapped.module.has(address);
         self.modules.iter().rev().find(has)
+    }
+
+    /// The code that it ran, if values were recorded.
+    #[must_use]
+    pub const fn code(&self) -> &Code {
+        &self.code
     }
 
     /// Its threads.
@@ -392,6 +406,13 @@ impl Loading {
                 let name = String::from_utf8_lossy(name);
                 let thread = self.thread(process, placed.block.thread)?;
                 process.threads[thread].name = Some(name.trim_end_matches('\0').to_owned());
+            }
+            ChunkKind::Code => {
+                let wrong = |why| format!("a list at offset {} {why}", placed.offset);
+                self.places += process.code.add(contents).map_err(wrong)?;
+                if self.places > MOST_PLACES {
+                    return Err(format!("it has more than {MOST_PLACES} places in code"));
+                }
             }
             ChunkKind::Goodbye => process.ended = true,
             ChunkKind::Entries => {}

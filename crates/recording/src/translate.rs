@@ -379,7 +379,13 @@ impl<'a> Translator<'a> {
                 self.threads[*thread as usize] = Thread::default();
             }
             Kind::Lost => self.lost = self.lost.saturating_add(item.entry.word.max(1)),
-            Kind::Start | Kind::Number | Kind::Value => {}
+            Kind::Start
+            | Kind::Number
+            | Kind::Value
+            | Kind::At
+            | Kind::Load
+            | Kind::Check
+            | Kind::Register => {}
         }
         if out.number.is_some() {
             self.threads[*thread as usize].spare = out.number;

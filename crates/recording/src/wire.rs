@@ -68,7 +68,57 @@ pub enum Kind {
     Exit = 25,
     /// Entries were lost here. How many, in the second word.
     Lost = 26,
+    /// The count of instructions that the thread has run, in the second word, when it came to what
+    /// the next [`Kind::Load`] belongs to.
+    At = 32,
+    /// The thread is about to read this word, and nothing that it did says what is in it. The
+    /// address, a multiple of 8, and what is in it.
+    Load = 33,
+    /// Registers. How (see [`check`]) in the place of the size, the count of instructions that
+    /// the thread has run in the second word; the program counter follows as a value. Those that
+    /// have changed since the last of these follow as [`Kind::Register`].
+    Check = 34,
+    /// A register. Its number (see [`register`]) in the place of the address, and its value.
+    Register = 35,
 }
+
+/// How a [`Kind::Check`] was made, as bits.
+pub mod check {
+    /// Whatever the thread reads from here on is logged anew, and all registers follow that are
+    /// not 0: a replay can begin here.
+    pub const FRESH: u8 = 1;
+    /// What was before it is not replayed: an instruction whose effects this tells, or a signal.
+    pub const OPAQUE: u8 = 2;
+    /// A signal interrupts the thread, somewhere in the block of instructions that begins with
+    /// this count. The address has the block's length. Only registers that hold integers are told.
+    pub const STOPPED: u8 = 4;
+    /// The flags are not known.
+    pub const NO_FLAGS: u8 = 8;
+}
+
+/// The numbers of registers in [`Kind::Register`]. The general-purpose ones have those that
+/// instructions use for them.
+pub mod register {
+    /// The flags.
+    pub const FLAGS: usize = 16;
+    /// The base of the segment `fs`, then that of `gs`.
+    pub const FS: usize = 17;
+    /// Control and status of vector arithmetic.
+    pub const MXCSR: usize = 19;
+    /// The control word of the x87 part, its status word and its tags, as FXSAVE has them.
+    pub const X87: usize = 20;
+    /// The masks.
+    pub const MASK: usize = 32;
+    /// The x87 registers, two words each.
+    pub const ST: usize = 64;
+    /// The vector registers, eight words each.
+    pub const VECTOR: usize = 128;
+    /// How many there are.
+    pub const ALL: usize = 384;
+}
+
+/// What the recorder is told if it is to record values.
+pub const OPTION_VALUES: &str = "values";
 
 impl Kind {
     /// The kind with this number.
@@ -90,6 +140,10 @@ impl Kind {
             24 => Self::Start,
             25 => Self::Exit,
             26 => Self::Lost,
+            32 => Self::At,
+            33 => Self::Load,
+            34 => Self::Check,
+            35 => Self::Register,
             _ => return None,
         })
     }
@@ -167,7 +221,13 @@ pub enum ChunkKind {
     Name = 7,
     /// The process ends in the ordinary way: everything was written.
     Goodbye = 8,
+    /// Instructions that ran: for each a word with its address and, in the upper 16 bits, its
+    /// length, and its bytes in [`INSTRUCTION_ROOM`] bytes.
+    Code = 9,
 }
+
+/// Room for an instruction.
+pub const INSTRUCTION_ROOM: usize = 16;
 
 impl ChunkKind {
     /// The kind with this number.
@@ -182,6 +242,7 @@ impl ChunkKind {
             6 => Self::Unmapped,
             7 => Self::Name,
             8 => Self::Goodbye,
+            9 => Self::Code,
             _ => return None,
         })
     }

@@ -1,5 +1,6 @@
 //! The parent's side: starts a worker and asks it.
 
+use crate::alone::{Stretch, Stretched};
 use crate::follow::Followed;
 use crate::machine::Mode;
 use crate::memory::Memory;
@@ -158,6 +159,16 @@ impl Worker {
         }
     }
 
+    /// Begins with one thread that runs alone, stretch by stretch. `memory` is what it finds where
+    /// nothing was logged: its code.
+    pub fn alone<'w>(&'w mut self, memory: &'w mut dyn Memory) -> Result<Alone<'w>, WorkerError> {
+        self.say(&Request::Alone, self.deadline())?;
+        Ok(Alone {
+            worker: self,
+            memory,
+        })
+    }
+
     fn ask(&mut self, request: &Request, memory: &mut dyn Memory) -> Result<Reply, WorkerError> {
         self.ask_until(self.deadline(), request, memory)
     }
@@ -216,6 +227,31 @@ impl Worker {
         }
         // A worker that is not ours hears of it when it next says something.
         let _ = self.stream.shutdown(Shutdown::Both);
+    }
+}
+
+/// A thread that runs alone in a worker.
+pub struct Alone<'w> {
+    worker: &'w mut Worker,
+    memory: &'w mut dyn Memory,
+}
+
+impl Alone<'_> {
+    /// Runs its next stretch.
+    pub fn run(&mut self, stretch: Stretch) -> Result<Stretched, WorkerError> {
+        let request = Request::Stretch(Some(Box::new(stretch)));
+        match self.worker.ask(&request, self.memory)? {
+            Reply::Stretched(ran) => Ok(*ran),
+            _ => Err(nonsense()),
+        }
+    }
+
+    /// There is nothing more. The worker can be asked other things then.
+    pub fn leave(self) -> Result<(), WorkerError> {
+        match self.worker.ask(&Request::Stretch(None), self.memory)? {
+            Reply::Left => Ok(()),
+            _ => Err(nonsense()),
+        }
     }
 }
 

@@ -250,7 +250,7 @@ fn memory(space: &Space<'_>, mode: Mode, this: &Played, that: &Played, found: &m
         let Some(original) = space.original(page) else {
             continue;
         };
-        let bytes = |p: &'_ Played| p.written.get(&page).map_or(*original, |b| **b);
+        let bytes = |p: &'_ Played| p.written.get(&page).map_or(*original, |b| b.0);
         let (a, b) = (bytes(this), bytes(that));
         let mut at = 0;
         while at < PAGE as usize && !found.cut {

@@ -11,6 +11,7 @@
 //! matter, and is killed when it takes too long. What it refuses to execute ends a thread's
 //! region: that is data, not an error.
 
+mod alone;
 mod bytes;
 mod client;
 mod compare;
@@ -35,8 +36,9 @@ mod wire;
 mod worker;
 mod xsave;
 
+pub use alone::{AloneStep, Goal, Stretch, Stretched, Word};
 pub use bytes::Bytes;
-pub use client::{Worker, WorkerError};
+pub use client::{Alone, Worker, WorkerError};
 pub use digest::digest;
 pub use follow::{Followed, Part, Step};
 pub use keeper::{Keeper, Workers};

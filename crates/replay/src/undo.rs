@@ -81,7 +81,7 @@ impl Access<'_> {
             for at in (access.address..).take(access.size as usize) {
                 let byte = written
                     .get(&crate::memory::page_of(at))
-                    .map(|page| page[(at % crate::memory::PAGE) as usize]);
+                    .map(|page| page.0[(at % crate::memory::PAGE) as usize]);
                 let known = at.wrapping_sub(self.address) < memory.len() as u64;
                 let found = if known {
                     Some(now[(at - self.address) as usize])

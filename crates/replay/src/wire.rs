@@ -1,5 +1,6 @@
 //! What the worker and its parent say to each other: a length and a message.
 
+use crate::alone::{Stretch, Stretched};
 use crate::follow::Followed;
 use crate::machine::Mode;
 use crate::memory::Fetched;
@@ -27,6 +28,10 @@ pub(crate) enum Request {
         steps: u64,
         digests: bool,
     },
+    /// One thread alone, from a recording. [`Request::Stretch`] follows, and more of them.
+    Alone,
+    /// What the thread that runs alone does next; none: nothing more.
+    Stretch(Option<Box<Stretch>>),
     /// The answer to [`Reply::Fetch`].
     Page(Fetched),
 }
@@ -41,6 +46,9 @@ pub(crate) enum Reply {
     Judged(Judgement),
     Followed(Result<Box<Followed>, Failure>),
     Ran(Box<Ran>),
+    Stretched(Box<Stretched>),
+    /// The thread that ran alone is over.
+    Left,
 }
 
 /// What a single thread did.

@@ -1,5 +1,6 @@
 //! The child process in which everything runs.
 
+use crate::alone::alone;
 use crate::bytes::Bytes;
 use crate::digest::digest;
 use crate::follow::follow;
@@ -41,7 +42,7 @@ fn serve_until_closed(mut parent: UnixStream) -> io::Result<()> {
     loop {
         let reply = match receive(&mut parent)? {
             Request::Judge(scene, limits) => {
-                let mut memory = Parent::new(&mut parent);
+                let mut memory = Parent::new(&parent);
                 let space = Space::new(&mut memory);
                 let mut machine = Machine::new(space, &mut native, &mut stubs, scene.mode);
                 let judgement = judge(&mut machine, &scene, limits);
@@ -55,7 +56,7 @@ fn serve_until_closed(mut parent: UnixStream) -> io::Result<()> {
                 steps,
                 listed,
             } => {
-                let mut memory = Parent::new(&mut parent);
+                let mut memory = Parent::new(&parent);
                 let space = Space::new(&mut memory);
                 let mut machine = Machine::new(space, &mut native, &mut stubs, scene.mode);
                 let followed = follow(&mut machine, &scene, order, limits, steps, listed);
@@ -68,7 +69,7 @@ fn serve_until_closed(mut parent: UnixStream) -> io::Result<()> {
                 steps,
                 digests,
             } => {
-                let mut memory = Parent::new(&mut parent);
+                let mut memory = Parent::new(&parent);
                 let ran = run(
                     &mut native,
                     &mut stubs,
@@ -81,20 +82,53 @@ fn serve_until_closed(mut parent: UnixStream) -> io::Result<()> {
                 memory.finish()?;
                 Reply::Ran(Box::new(ran))
             }
-            Request::Page(_) => return Err(io::Error::other("nobody asked for a page")),
+            Request::Alone => {
+                run_alone(&mut parent, &mut native, &mut stubs)?;
+                Reply::Left
+            }
+            Request::Stretch(_) | Request::Page(_) => {
+                return Err(io::Error::other("nobody asked for this"));
+            }
         };
         send(&mut parent, &reply)?;
     }
 }
 
+/// Runs the stretches of one thread that the parent tells, one after the other.
+fn run_alone(parent: &mut UnixStream, native: &mut Native, stubs: &mut Stubs) -> io::Result<()> {
+    let stream = &*parent;
+    let mut memory = Parent::new(stream);
+    let mut failed = None;
+    alone(native, stubs, &mut memory, |ran| {
+        let asked = match ran {
+            Some(ran) => send(&mut &*stream, &Reply::Stretched(Box::new(ran))),
+            None => Ok(()),
+        };
+        let asked = asked.and_then(|()| receive(&mut &*stream));
+        match asked {
+            Ok(Request::Stretch(stretch)) => stretch.map(|stretch| *stretch),
+            Ok(_) => {
+                failed = Some(io::Error::other("expected a stretch"));
+                None
+            }
+            Err(error) => {
+                failed = Some(error);
+                None
+            }
+        }
+    });
+    memory.finish()?;
+    failed.map_or(Ok(()), Err)
+}
+
 /// Pages come from the parent.
 struct Parent<'a> {
-    stream: &'a mut UnixStream,
+    stream: &'a UnixStream,
     error: Option<io::Error>,
 }
 
 impl<'a> Parent<'a> {
-    const fn new(stream: &'a mut UnixStream) -> Self {
+    const fn new(stream: &'a UnixStream) -> Self {
         Self {
             stream,
             error: None,
@@ -106,8 +140,8 @@ impl<'a> Parent<'a> {
     }
 
     fn ask(&mut self, page: u64) -> io::Result<Fetched> {
-        send(self.stream, &Reply::Fetch(page))?;
-        match receive(self.stream)? {
+        send(&mut self.stream, &Reply::Fetch(page))?;
+        match receive(&mut self.stream)? {
             Request::Page(fetched) => Ok(fetched),
             _ => Err(io::Error::other("expected a page")),
         }
@@ -162,7 +196,7 @@ fn run(
     let written = machine.space.take_written();
     ran.written = written
         .into_iter()
-        .map(|(page, b)| (page, Bytes(*b)))
+        .map(|(page, b)| (page, Bytes(b.0)))
         .collect();
     ran
 }

@@ -1,7 +1,7 @@
 //! Seeds that are text, and the few bytes of a cache of sites.
 
 use super::seeds::Seed;
-use redhanded_recording::wire::{CHUNK_MAGIC, ChunkKind, Entry, Function, Kind};
+use redhanded_recording::wire::{CHUNK_MAGIC, ChunkKind, Entry, Function, Kind, check};
 use redhanded_recording::{Ending, Header, Item, Writer};
 use redhanded_replay::{Limits, Mode, Place, Scenario, Scene, Snapshot, Start, State};
 
@@ -155,6 +155,15 @@ fn recording() -> (Vec<u8>, Vec<u8>) {
         };
         Item::new(entry, number, values)
     };
+    let with = |kind, size, address, word, values: &[u64]| {
+        let entry = Entry {
+            kind,
+            size,
+            address,
+            word,
+        };
+        Item::new(entry, None, values)
+    };
     let lock = Function::MutexLock as u64;
     let items = [
         item(
@@ -170,6 +179,11 @@ fn recording() -> (Vec<u8>, Vec<u8>) {
         item(Kind::Write, 0x50_0000, None, &[]),
         item(Kind::Atomic, 0x50_0008, Some(9), &[]),
         item(Kind::Exit, 0, Some(11), &[]),
+        with(Kind::Check, check::FRESH, 0, 3, &[0x40_0000]),
+        with(Kind::Register, 0, 4, 0x7eff_ffff_0000, &[]),
+        with(Kind::At, 0, 0, 5, &[]),
+        with(Kind::Load, 0, 0x50_0000, 6, &[]),
+        with(Kind::Check, check::STOPPED, 3, 7, &[0x40_0003]),
     ];
     let entries = items.iter().flat_map(Item::to_entries);
     let bytes: Vec<u8> = entries.flat_map(Entry::pack).collect();

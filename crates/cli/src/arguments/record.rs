@@ -11,6 +11,7 @@ Examples:
   redhanded record -- ./unit-test             write unit-test.recording
   redhanded record -o r -- ./app --flag       write r
   redhanded record --for 10s --kill -- ./app  end it after ten seconds
+  redhanded record --values -- ./unit-test    so that it can be replayed
 
 Exit status:
   the program's own (128+N if signal N killed it)
@@ -41,6 +42,11 @@ pub struct Record {
     /// (docs/analyses.md)
     #[arg(long, value_name = "FILE")]
     pub annotations: Option<PathBuf>,
+
+    /// Also record what the program reads, so that redhanded replay can run each thread again; the
+    /// program is slower
+    #[arg(long)]
+    pub values: bool,
 
     /// Say nothing but errors
     #[arg(short, long)]

@@ -115,6 +115,100 @@ fn the_environment_is_the_programs_own() {
     same(&place, "./recorded", &["environment"]);
 }
 
+/// The C library finds it with vector registers before the program begins.
+#[test]
+fn a_program_knows_its_name() {
+    let Some(place) = place() else { return };
+    same(&place, "./recorded", &["name"]);
+}
+
+/// Records a program with values; it must look as it does alone.
+fn record_values(place: &Place, words: &[&str]) {
+    let alone = place.command("./recorded").args(words).output().unwrap();
+    let begin = ["record", "--values", "-o", "r", "--", "./recorded"];
+    let outcome = place.run([&begin, words].concat());
+    assert_eq!(outcome.stdout(), String::from_utf8_lossy(&alone.stdout));
+    assert_eq!(Some(outcome.status), alone.status.code(), "{outcome:#?}");
+}
+
+/// How many stretches of all threads were replayed, and how many of them exactly.
+fn replayed(outcome: &Outcome) -> (u64, u64) {
+    let printed = outcome.stdout();
+    let table = printed.lines().skip(1).take_while(|line| !line.is_empty());
+    let rows = table.map(|line| {
+        let columns: Vec<u64> = line
+            .split_whitespace()
+            .skip(3)
+            .take(2)
+            .map(|number| number.parse().unwrap())
+            .collect();
+        (columns[0], columns[1])
+    });
+    rows.fold((0, 0), |sum, row| (sum.0 + row.0, sum.1 + row.1))
+}
+
+#[test]
+fn what_was_recorded_with_values_is_replayed_to_the_same_registers() {
+    let Some(place) = place() else { return };
+    for words in [&["name"][..], &["exit", "7"], &["environment"]] {
+        record_values(&place, words);
+        let outcome = place.run(["replay", "r"]);
+        let (all, exact) = replayed(&outcome);
+        assert!(all > 50 && exact == all, "{words:?}: {outcome:#?}");
+        assert_eq!(outcome.status, 0, "{outcome:#?}");
+    }
+}
+
+/// What another thread changes just before it is read goes astray, which is rare.
+#[test]
+fn threads_signals_and_children_are_replayed_each_alone() {
+    let Some(place) = place() else { return };
+    for words in [&["threads"][..], &["signals"], &["processes"]] {
+        record_values(&place, words);
+        let outcome = place.run(["replay", "r"]);
+        let (all, exact) = replayed(&outcome);
+        assert!(
+            all > 500 && exact * 100 >= all * 99,
+            "{words:?}: {outcome:#?}"
+        );
+        assert_eq!(outcome.status, i32::from(exact != all), "{outcome:#?}");
+    }
+}
+
+#[test]
+fn a_thread_is_listed_from_a_sequencer_on() {
+    let Some(place) = place() else { return };
+    record_values(&place, &["name"]);
+    let recording = Recording::open(&place.path("r")).unwrap();
+    let thread = recording.processes()[0].threads()[0].id().to_string();
+    let outcome = place.run(["replay", "--thread", &thread, "--at", "2", "r"]);
+    assert!(outcome.stdout().contains("after sequencer"), "{outcome:#?}");
+    assert!(outcome.stdout().contains("mov "), "{outcome:#?}");
+    let nobody = place.run(["replay", "--thread", "1", "r"]);
+    nobody.refused(125, "cannot replay r: it has no thread 1");
+}
+
+#[test]
+fn what_cannot_be_replayed_is_said_in_a_sentence() {
+    let Some(place) = place() else { return };
+    record(&place, &["name"]);
+    let outcome = place.run(["replay", "r"]);
+    outcome.refused(
+        125,
+        "cannot replay r: it has no values; record the program again with `redhanded record --values`",
+    );
+    let outcome = place.run(["replay", "--order", "a", "r"]);
+    outcome.refused(125, "only a scenario has --order, --weak-memory and --gdb");
+    record_values(&place, &["name"]);
+    let whole = std::fs::read(place.path("r")).unwrap();
+    place.file("cut", &whole[..whole.len() * 2 / 3], 0o600);
+    let outcome = place.run(["replay", "cut"]);
+    assert!(
+        outcome.stdout().contains("The recording is not whole: "),
+        "{outcome:#?}"
+    );
+}
+
 fn calls_of(recording: &Recording, function: Function) -> usize {
     let all = all_items(recording);
     let calls =

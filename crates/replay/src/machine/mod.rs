@@ -14,7 +14,7 @@ mod string;
 pub(crate) use decode::{Stubs, decode_at};
 pub(crate) use space::{Access, Space, Written};
 
-use crate::native::{Native, Raised};
+use crate::native::{Native, Raised, rflags};
 use crate::outcome::{End, Fault};
 use crate::state::{RSP, State, flag};
 use decode::{Code, Decoded, Kind};
@@ -106,10 +106,6 @@ impl<'a> Machine<'a> {
     /// Runs one instruction. With `synchronising`, also one that would end the region.
     /// An error leaves the thread before the instruction.
     pub fn step(&mut self, synchronising: bool) -> Result<(), End> {
-        if self.space.code_changed {
-            self.code.forget();
-            self.space.code_changed = false;
-        }
         let index = self.decoded()?;
         let decoded = &self.code.entries[index];
         if decoded.locked && !synchronising {
@@ -150,6 +146,29 @@ impl<'a> Machine<'a> {
         self.lowest_stack = self.lowest_stack.min(file.general[RSP]);
         self.ip = next;
         Ok(())
+    }
+
+    /// Runs one instruction of a thread that nobody else runs with: what would only order its
+    /// accesses does nothing. `undefined` are the flags that no manual says anything of.
+    pub fn step_alone(&mut self, undefined: &mut u64) -> Result<(), End> {
+        let index = self.decoded()?;
+        let i = &self.code.entries[index].instruction;
+        let (modified, now) = (i.rflags_modified(), i.rflags_undefined());
+        let next = i.next_ip();
+        match self.step(true) {
+            Err(End::Fence) => self.ip = next,
+            other => other?,
+        }
+        *undefined = *undefined & !rflags(modified) | rflags(now);
+        Ok(())
+    }
+
+    /// Whether the next instruction is one that repeats, and that a step may leave in the middle.
+    pub fn is_at_repeated(&mut self) -> bool {
+        self.decoded().is_ok_and(|index| {
+            let i = &self.code.entries[index].instruction;
+            i.is_string_instruction() && (i.has_rep_prefix() || i.has_repne_prefix())
+        })
     }
 
     /// Runs an instruction on a copy of its operand, and writes that back.
@@ -247,6 +266,10 @@ impl<'a> Machine<'a> {
     }
 
     fn decoded(&mut self) -> Result<usize, End> {
+        if self.space.code_changed {
+            self.code.forget();
+            self.space.code_changed = false;
+        }
         if let Some(index) = self.code.find(self.ip) {
             return Ok(index);
         }

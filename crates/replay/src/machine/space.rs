@@ -5,7 +5,13 @@ use crate::memory::{Fetched, Memory, PAGE, page_of};
 use crate::outcome::{End, Fault};
 use std::collections::BTreeMap;
 
-type PageBytes = Box<[u8; 4096]>;
+/// The bytes of a page. Instructions run on them in place, and some want their operand aligned as
+/// the page itself is.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[repr(align(64))]
+pub(crate) struct AlignedPage(pub [u8; 4096]);
+
+type PageBytes = Box<AlignedPage>;
 
 /// One access to memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -86,11 +92,11 @@ impl<'a> Space<'a> {
                     writable: p.writable,
                     executable: p.executable,
                 },
-                Box::new(p.bytes.0),
+                Box::new(AlignedPage(p.bytes.0)),
             ),
-            Fetched::Unmapped => (Kind::Unmapped, Box::new([0; 4096])),
-            Fetched::Unknown => (Kind::Unknown, Box::new([0; 4096])),
-            Fetched::Changing => (Kind::Changing, Box::new([0; 4096])),
+            Fetched::Unmapped => (Kind::Unmapped, Box::new(AlignedPage([0; 4096]))),
+            Fetched::Unknown => (Kind::Unknown, Box::new(AlignedPage([0; 4096]))),
+            Fetched::Changing => (Kind::Changing, Box::new(AlignedPage([0; 4096]))),
         };
         let index = self.frames.len();
         self.frames.push(Frame {
@@ -116,13 +122,14 @@ impl<'a> Space<'a> {
 
     fn bytes(&self, index: usize) -> &[u8; 4096] {
         let frame = &self.frames[index];
-        frame.written.as_ref().unwrap_or(&frame.original)
+        &frame.written.as_ref().unwrap_or(&frame.original).0
     }
 
     fn bytes_mut(&mut self, index: usize) -> &mut [u8; 4096] {
         let frame = &mut self.frames[index];
         self.code_changed |= frame.decoded;
-        frame.written.get_or_insert_with(|| frame.original.clone())
+        let written = &mut frame.written;
+        &mut written.get_or_insert_with(|| frame.original.clone()).0
     }
 
     fn writable(&mut self, address: u64) -> Result<usize, End> {
@@ -283,7 +290,7 @@ impl<'a> Space<'a> {
     /// The bytes of a page before anything was written.
     pub fn original(&self, page: u64) -> Option<&[u8; 4096]> {
         let index = self.by_page.get(&page)?;
-        Some(&self.frames[*index].original)
+        Some(&self.frames[*index].original.0)
     }
 
     /// Changes what the memory held at the start, for all orders.
@@ -291,7 +298,7 @@ impl<'a> Space<'a> {
         for (at, byte) in (address..).zip(bytes) {
             let index = self.readable(at)?;
             self.code_changed |= self.frames[index].decoded;
-            self.frames[index].original[(at % PAGE) as usize] = *byte;
+            self.frames[index].original.0[(at % PAGE) as usize] = *byte;
         }
         Ok(())
     }

@@ -1,5 +1,6 @@
 //! The virtual processor against hand-written races, hostile input and the real processor.
 
+mod alone;
 mod assemble;
 mod hostile;
 mod oracle;
