@@ -21,7 +21,7 @@ use allowance::Allowance;
 use files::Files;
 use modules::Modules;
 use own::{Functions, is_own_call};
-use pairs::{Gathering, Pair, Pairs, Place, resolve};
+use pairs::{Gathering, KnownMemory, Pair, Pairs, resolve};
 use redhanded_analysis::{Event, HappensBefore, Lockset, Sequencers, What};
 use redhanded_detect::{Folded, Folder};
 use redhanded_image::{DebugSearch, is_within_rust_runtime};
@@ -460,7 +460,7 @@ impl Examination<'_> {
         process: &Process,
         modules: &Modules<'_>,
         pair: &Pair,
-        place: &Place,
+        place: &KnownMemory,
         translator: &Translator<'_>,
     ) {
         let analysed = Analysed {

@@ -6,7 +6,7 @@ use crate::screen;
 use redhanded_detect::{Captured, Collision};
 use redhanded_model::{Avma, ModuleId, Race, ReplayTally};
 use redhanded_replay::{
-    Limits, MappedFile, Order, Place, Scenario, Side, Worker, WorkerError, Workers,
+    Limits, MappedFile, Order, Scenario, Side, SourceLine, Worker, WorkerError, Workers,
 };
 use redhanded_session::{Answer, Question};
 use redhanded_sys::Folder;
@@ -202,7 +202,7 @@ fn next(workers: &Workers) -> Result<Worker, WorkerError> {
 
 /// Instructions; and data, with the number of bytes.
 type Touched = (BTreeSet<u64>, BTreeSet<(u64, u64)>);
-type Names = (BTreeMap<u64, Place>, BTreeMap<u64, (u64, String)>);
+type Names = (BTreeMap<u64, SourceLine>, BTreeMap<u64, (u64, String)>);
 
 fn names(
     modules: &[ModuleId],

@@ -48,7 +48,7 @@ pub use outcome::{
     Call, Difference, End, Ended, Failure, Fault, Judgement, Order, Outcome, Side, Trap, number,
 };
 pub use ranges::Ranges;
-pub use scenario::{MappedFile, Place, Scenario, ScenarioError, pack, unpack};
+pub use scenario::{MappedFile, Scenario, ScenarioError, SourceLine, pack, unpack};
 pub use scene::{Limits, Scene, Start};
 pub use state::{State, Vectors, flag};
 pub use wire::Ran;

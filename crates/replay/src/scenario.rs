@@ -56,7 +56,7 @@ pub struct Scenario {
     /// The files that were mapped.
     pub files: Vec<MappedFile>,
     /// Where instructions are in the source, by their addresses.
-    pub places: BTreeMap<u64, Place>,
+    pub places: BTreeMap<u64, SourceLine>,
     /// The names of data, by their addresses, with the number of bytes.
     pub data: BTreeMap<u64, (u64, String)>,
 }
@@ -74,7 +74,7 @@ pub struct MappedFile {
 
 /// A place in the source.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub struct Place {
+pub struct SourceLine {
     /// The function.
     pub function: Option<String>,
     /// The file and the line in it.

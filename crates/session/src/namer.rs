@@ -14,7 +14,7 @@ pub use desk::serve;
 use crate::{ImageFile, LoggedReport, path};
 use redhanded_detect::{Collision, Finding, Sorted, Touch};
 use redhanded_model::{Avma, Crash, Marking, ModuleId, Quote, ReplayTally, Sighting, Spot, Svma};
-use redhanded_replay::Place;
+use redhanded_replay::SourceLine;
 use redhanded_sys::Rights;
 use redhanded_target::Module;
 use serde::{Deserialize, Serialize};
@@ -106,7 +106,7 @@ pub enum Answer {
     /// To addresses, in their order.
     Places {
         /// Of the instructions.
-        code: Vec<Place>,
+        code: Vec<SourceLine>,
         /// Of the data.
         data: Vec<Option<String>>,
     },

@@ -3,7 +3,7 @@
 use super::seeds::Seed;
 use redhanded_recording::wire::{CHUNK_MAGIC, ChunkKind, Entry, Function, Kind, check};
 use redhanded_recording::{Ending, Header, Item, Writer};
-use redhanded_replay::{Limits, Mode, Place, Scenario, Scene, Snapshot, Start, State};
+use redhanded_replay::{Limits, Mode, Scenario, Scene, Snapshot, SourceLine, Start, State};
 
 /// What a gdbstub says, as stubs say it. The first byte is the length of a piece.
 const PACKETS: [&str; 6] = [
@@ -139,7 +139,7 @@ fn scenario() -> Scenario {
         limits: Limits::default().with_weak_memory(),
         memory,
         files: Vec::new(),
-        places: [(CODE[0], Place::default())].into(),
+        places: [(CODE[0], SourceLine::default())].into(),
         data: [(DATA, (4, "number".to_owned()))].into(),
     }
 }

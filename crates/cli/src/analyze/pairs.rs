@@ -36,7 +36,7 @@ pub struct Pairs {
 }
 
 /// The memory of a pair, as far as it is known.
-pub type Place = Option<Allocation>;
+pub type KnownMemory = Option<Allocation>;
 
 /// Decides which pairs are worth telling.
 pub struct Gathering<'j, 'a> {
@@ -187,7 +187,7 @@ pub fn resolve(
     owns: &Owns,
     pairs: &mut [Pair],
     progress: &Progress,
-) -> Vec<Place> {
+) -> Vec<KnownMemory> {
     let mut places = vec![None; pairs.len()];
     let mut wanted: HashMap<(u64, u64), Vec<(usize, usize)>> = HashMap::new();
     let mut last = 0;
@@ -272,7 +272,7 @@ impl Pair {
         &self,
         process: &Process,
         modules: &Modules<'_>,
-        place: &Place,
+        place: &KnownMemory,
         translator: &Translator<'_>,
         analysed: &Analysed,
     ) -> Collision {
@@ -363,7 +363,7 @@ fn thread_name(process: &Process, translator: &Translator<'_>, task: TaskId) -> 
 fn region(
     process: &Process,
     modules: &Modules<'_>,
-    place: &Place,
+    place: &KnownMemory,
     translator: &Translator<'_>,
     address: u64,
 ) -> Region {

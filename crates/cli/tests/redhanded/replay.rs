@@ -374,7 +374,7 @@ fn cleared() -> Scenario {
         let mut at = start;
         for (bytes, line, text) in code {
             memory.write(at, bytes);
-            let place = redhanded_replay::Place {
+            let place = redhanded_replay::SourceLine {
                 function: Some(function.to_owned()),
                 line: Some(("source/app.c".to_owned(), *line)),
                 text: Some(format!("    {text}")),

@@ -6,7 +6,7 @@ use crate::{ImageFile, Mapped, read};
 use redhanded_detect::{Finding, Folder, name_code, name_crash, name_data, sort_of, tally};
 use redhanded_image::{Image, Spots};
 use redhanded_model::{Avma, Bytes, Svma};
-use redhanded_replay::Place;
+use redhanded_replay::SourceLine;
 use redhanded_sys::{Rights, effective_user, read_sources_as};
 use redhanded_target::Module;
 use redhanded_target::images::Images;
@@ -125,15 +125,15 @@ impl Desk<'_> {
     }
 
     /// Where an instruction is in the source.
-    fn place(&self, at: Avma, modules: &[Arc<Module>]) -> Place {
+    fn place(&self, at: Avma, modules: &[Arc<Module>]) -> SourceLine {
         let Some(frame) = name_code(at, modules) else {
-            return Place::default();
+            return SourceLine::default();
         };
         let line = frame.file.zip(frame.line);
         let text = line
             .as_ref()
             .and_then(|(file, line)| self.source.line(file, *line));
-        Place {
+        SourceLine {
             function: frame.function,
             line,
             text,

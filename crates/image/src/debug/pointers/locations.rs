@@ -131,7 +131,7 @@ fn general(register: gimli::Register) -> Option<Register> {
 
 /// What a location expression leaves.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Place {
+enum Location {
     /// The variable is in this register.
     Register(Register),
     /// It is in memory there.
@@ -242,7 +242,7 @@ impl<'d> Reader<'_, 'd> {
         for (at, size, place) in pieces {
             // GCC has a variable for each capture of a lambda, behind the pointer to the object
             // that has them all. That pointer is a variable, too.
-            if matches!(place, Place::Behind(..)) && is_made() {
+            if matches!(place, Location::Behind(..)) && is_made() {
                 continue;
             }
             let known = self.known(kind, &name, at, size, place);
@@ -260,7 +260,7 @@ impl<'d> Reader<'_, 'd> {
         name: &str,
         at: u64,
         size: Option<u64>,
-        place: Place,
+        place: Location,
     ) -> Option<Known> {
         let called = kind;
         let kind = bare(self.program, kind)?;
@@ -285,28 +285,28 @@ impl<'d> Reader<'_, 'd> {
         let from = i64::try_from(at).ok()?;
         // A scalar is nowhere but in its own frame. If it is said to be in other memory, it has
         // the value of what is there. Structures may be returned and passed in others' memory.
-        if let Place::Memory(base, _) | Place::Loaded(base, _) = place
+        if let Location::Memory(base, _) | Location::Loaded(base, _) = place
             && !self.is_of_frame(base)
             && !is_aggregate(self.program, kind)
         {
             return None;
         }
         match place {
-            Place::Register(register) => Some(Known::Points(register, value()?)),
-            Place::Value(Base::Register(register), distance) => {
+            Location::Register(register) => Some(Known::Points(register, value()?)),
+            Location::Value(Base::Register(register), distance) => {
                 let mut points = value()?;
                 points.offset = points.offset.checked_sub(distance)?;
                 Some(Known::Points(register, points))
             }
-            Place::Value(Base::Cfa, _) => None,
-            Place::Memory(base, distance) => {
+            Location::Value(Base::Cfa, _) => None,
+            Location::Memory(base, distance) => {
                 // A piece in memory: where the whole would begin.
                 Some(Known::Lies(base, distance.checked_sub(from)?, object(0)))
             }
-            Place::Loaded(base, distance) => {
+            Location::Loaded(base, distance) => {
                 Some(Known::Lies(base, distance.checked_sub(from)?, object(0)))
             }
-            Place::Behind(base, distance, further) => Some(Known::Referred(
+            Location::Behind(base, distance, further) => Some(Known::Referred(
                 base,
                 distance,
                 object(from.checked_sub(further)?),
@@ -325,15 +325,15 @@ impl<'d> Reader<'_, 'd> {
         &self,
         unit: &Unit<Slice<'_>>,
         expression: Expression<Slice<'_>>,
-    ) -> Option<Vec<(u64, Option<u64>, Place)>> {
+    ) -> Option<Vec<(u64, Option<u64>, Location)>> {
         let mut operations = expression.operations(unit.encoding());
         let mut pieces = Vec::new();
         let mut at = 0u64;
-        let mut place: Option<Place> = None;
+        let mut place: Option<Location> = None;
         while let Some(operation) = operations.next().ok()? {
             place = match (operation, place) {
                 (Operation::Register { register }, None) => match general(register) {
-                    Some(register) => Some(Place::Register(register)),
+                    Some(register) => Some(Location::Register(register)),
                     // A vector register.
                     None => continue,
                 },
@@ -342,18 +342,20 @@ impl<'d> Reader<'_, 'd> {
                         register, offset, ..
                     },
                     None,
-                ) => Some(Place::Memory(Base::Register(general(register)?), offset)),
+                ) => Some(Location::Memory(Base::Register(general(register)?), offset)),
                 (Operation::FrameOffset { offset }, None) => {
                     let (base, from) = self.frame_base?;
-                    Some(Place::Memory(base, from.checked_add(offset)?))
+                    Some(Location::Memory(base, from.checked_add(offset)?))
                 }
-                (Operation::CallFrameCFA, None) => Some(Place::Memory(Base::Cfa, 0)),
+                (Operation::CallFrameCFA, None) => Some(Location::Memory(Base::Cfa, 0)),
                 (Operation::PlusConstant { value }, Some(place)) => {
                     let value = i64::try_from(value).ok()?;
                     Some(match place {
-                        Place::Memory(base, from) => Place::Memory(base, from.checked_add(value)?),
-                        Place::Behind(base, from, further) => {
-                            Place::Behind(base, from, further.checked_add(value)?)
+                        Location::Memory(base, from) => {
+                            Location::Memory(base, from.checked_add(value)?)
+                        }
+                        Location::Behind(base, from, further) => {
+                            Location::Behind(base, from, further.checked_add(value)?)
                         }
                         _ => return None,
                     })
@@ -364,13 +366,13 @@ impl<'d> Reader<'_, 'd> {
                         space: false,
                         ..
                     },
-                    Some(Place::Memory(base, from)),
-                ) => Some(Place::Behind(base, from, 0)),
-                (Operation::StackValue, Some(Place::Memory(base, from))) => {
-                    Some(Place::Value(base, from))
+                    Some(Location::Memory(base, from)),
+                ) => Some(Location::Behind(base, from, 0)),
+                (Operation::StackValue, Some(Location::Memory(base, from))) => {
+                    Some(Location::Value(base, from))
                 }
-                (Operation::StackValue, Some(Place::Behind(base, from, 0))) => {
-                    Some(Place::Loaded(base, from))
+                (Operation::StackValue, Some(Location::Behind(base, from, 0))) => {
+                    Some(Location::Loaded(base, from))
                 }
                 (
                     Operation::Piece {
