@@ -4,6 +4,7 @@
 #include <string.h>
 
 #define LONGEST_INSTRUCTION 16
+#define PAGE 4096
 #define PENDING 4096
 
 struct instruction {
@@ -34,16 +35,31 @@ write_pending(void)
     pending.count = 0;
 }
 
+/* Copies what can be read of the bytes from `pc` on; how many. The code that a child of fork has
+ * from its parent may have been unmapped since it ran. */
+static size_t
+copy(app_pc pc, uint8_t bytes[LONGEST_INSTRUCTION])
+{
+    size_t rest = PAGE - ((uintptr_t)pc & (PAGE - 1));
+    if (dr_safe_read(pc, LONGEST_INSTRUCTION, bytes, NULL))
+        return LONGEST_INSTRUCTION;
+    if (rest < LONGEST_INSTRUCTION && dr_safe_read(pc, rest, bytes, NULL))
+        return rest;
+    return 0;
+}
+
 /* Tells an instruction unless `before` says that it is what was told last. The lock is held. */
 static void *
 tell(app_pc pc, void *before)
 {
-    app_pc next = decode_next_pc(dr_get_current_drcontext(), pc);
-    size_t length = next != NULL ? (size_t)(next - pc) : 0;
+    uint8_t bytes[2 * LONGEST_INSTRUCTION] = { 0 }; /* the decoder may look further */
+    size_t readable = copy(pc, bytes);
+    app_pc next = decode_next_pc(dr_get_current_drcontext(), bytes);
+    size_t length = next != NULL ? (size_t)(next - bytes) : 0;
     struct instruction instruction = { (uint64_t)pc | (uint64_t)length << 48, { 0 } };
-    if (length == 0 || length >= LONGEST_INSTRUCTION ||
-        !dr_safe_read(pc, length, instruction.bytes, NULL))
+    if (length == 0 || length >= LONGEST_INSTRUCTION || length > readable)
         return before;
+    memcpy(instruction.bytes, bytes, length);
     uint64_t halves[2];
     memcpy(halves, instruction.bytes, sizeof halves);
     void *hash = (void *)(mix(halves[0] ^ mix(halves[1] + length)) | 1);

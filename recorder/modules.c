@@ -179,7 +179,8 @@ modules_after_fork(void)
     dr_module_iterator_stop(all);
 }
 
-/* The program's own functions that are to be hooked, too: a line each. */
+/* The program's own functions that are to be hooked, too: a line each. Those that are known
+ * already keep their meaning. */
 static void
 name_own_functions(const char *folder)
 {
@@ -197,7 +198,7 @@ name_own_functions(const char *folder)
         if (own_names[i] != '\n')
             continue;
         own_names[i] = 0;
-        hashtable_add_replace(&by_name, name, (void *)number++);
+        hashtable_add(&by_name, name, (void *)number++);
         name = own_names + i + 1;
     }
 }

@@ -6,6 +6,7 @@ use crate::screen;
 use crate::verdicts::read_annotations;
 use redhanded_process::Program;
 use redhanded_recorder::{Engine, Options, Outcome, Progress};
+use redhanded_recording::wire::Function;
 use redhanded_recording::{Ending, Header, Writer};
 use redhanded_report::open_private;
 use redhanded_target as target;
@@ -33,6 +34,12 @@ pub fn record(arguments: &Record) -> Result<ExitCode, Failure> {
     let annotations = read_annotations(arguments.annotations.as_deref())?;
     let functions = annotations.functions().map(|(name, ..)| name.to_owned());
     let functions: Vec<String> = functions.collect();
+    let is_known = |name: &String| Function::ALL.iter().any(|known| known.symbol() == name);
+    if let Some(known) = functions.iter().find(|name| is_known(name)) {
+        return Err(Failure::Usage(format!(
+            "{known} cannot be annotated: what it does is known"
+        )));
+    }
     let engine = Engine::find()?;
     let path = arguments
         .output

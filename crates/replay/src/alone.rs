@@ -81,6 +81,9 @@ pub struct AloneStep {
     pub accesses: Vec<(u64, bool, Vec<u8>)>,
 }
 
+/// How many instructions of a stretch are run. The recorder writes registers after a tenth of that,
+/// but a recording may come from anybody.
+const MOST_RUN: u64 = 1 << 20;
 /// A longer list is cut off.
 const MOST_LISTED: usize = 10_000;
 /// Accesses of one step that are listed. A repeated instruction makes many.
@@ -146,6 +149,9 @@ fn advance(machine: &mut Machine<'_>, stretch: &Stretch, ran: &mut Stretched) ->
             }
             _ => {}
         }
+        if ran.count.wrapping_sub(stretch.count) >= MOST_RUN {
+            return Err(End::Bound);
+        }
         while let Some(word) = words.next_if(|word| word.count <= ran.count) {
             put(machine, *word)?;
         }
@@ -157,7 +163,7 @@ fn advance(machine: &mut Machine<'_>, stretch: &Stretch, ran: &mut Stretched) ->
             list(machine, ip, ran);
         }
         if !(machine.ip() == ip && machine.is_at_repeated()) {
-            ran.count += 1;
+            ran.count = ran.count.wrapping_add(1);
         }
     }
 }

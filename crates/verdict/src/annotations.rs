@@ -3,6 +3,7 @@
 
 use redhanded_model::Race;
 use serde::Deserialize;
+use std::collections::HashSet;
 use std::path::Path;
 use thiserror::Error;
 
@@ -133,9 +134,19 @@ impl Annotations {
                 .check()
                 .map_err(|why| error(format!("annotation {number} {why}")))?;
         }
-        Ok(Self {
+        let annotations = Self {
             entries: document.annotation,
-        })
+        };
+        let mut known = HashSet::new();
+        for (function, ..) in annotations.functions() {
+            if !known.insert(function) {
+                return Err(error(format!(
+                    "two annotations say what {function} does: a function locks, unlocks, \
+                     allocates or frees, and does one of these"
+                )));
+            }
+        }
+        Ok(annotations)
     }
 
     /// What is said of a race.
@@ -332,6 +343,11 @@ mod tests {
                 "says two things",
             ),
             ("f", "locks = { argument = 1, name = \"x\" }", "line 3"),
+            (
+                "f",
+                "locks = { argument = 1 }\n[[annotation]]\nfunction = \"f\"\nunlocks = { argument = 1 }",
+                "two annotations say what f does",
+            ),
         ] {
             let refused = parse(&about(name, says)).unwrap_err();
             assert!(refused.contains(why), "{refused}");

@@ -133,4 +133,10 @@ fn a_function_that_was_not_hooked_is_told() {
             .run(line.split(' '))
             .refused(125, "{ argument = N } from 1 to 3 is expected");
     }
+
+    let known = "[[annotation]]\nfunction = \"malloc\"\nallocates = { argument = 1 }\n";
+    place.file("notes.toml", known.as_bytes(), 0o644);
+    place
+        .run("record --annotations notes.toml -o other -- ./own_locks".split(' '))
+        .refused(125, "malloc cannot be annotated: what it does is known");
 }

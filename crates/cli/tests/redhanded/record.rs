@@ -159,6 +159,15 @@ fn what_was_recorded_with_values_is_replayed_to_the_same_registers() {
     }
 }
 
+#[test]
+fn code_that_is_gone_is_no_trouble_to_a_child() {
+    let Some(place) = place() else { return };
+    record_values(&place, &["unmapped"]);
+    let outcome = place.run(["replay", "r"]);
+    let (all, exact) = replayed(&outcome);
+    assert!(all > 50 && exact == all, "{outcome:#?}");
+}
+
 /// What another thread changes just before it is read goes astray, which is rare.
 #[test]
 fn threads_signals_and_children_are_replayed_each_alone() {
