@@ -80,7 +80,7 @@ pub fn entered(own: &Own, open: &Open, memory: &mut Memory, out: &mut Out<'_>) {
         Own::Frees(block) => match memory.free(argument(open, *block)) {
             Some(bytes) => out.put(What::Free {
                 bytes,
-                is_access: false,
+                written: None,
             }),
             None => out.put(What::Fence),
         },

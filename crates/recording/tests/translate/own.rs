@@ -101,7 +101,7 @@ fn a_block_of_the_programs_own_is_as_long_as_somebody_says() {
             What::Allocate { bytes },
             What::Free {
                 bytes,
-                is_access: false
+                written: None
             }
         ]
     );
