@@ -185,6 +185,9 @@ pub struct Object {
 pub enum ObjectKind {
     /// A mutex, a spin lock or a read-write lock. The thread that takes it gives it back.
     Lock,
+    /// A lock of the program's own that an annotation names. It may be at the address of another
+    /// lock, and what is said of it may be wrong: it must not use up what is known of that one.
+    Annotated,
     /// A semaphore: waiting acquires, posting releases.
     Semaphore,
     /// A condition variable: waking others releases, being woken acquires. The mutex that goes

@@ -153,11 +153,11 @@ fn result(item: &Item) -> Option<i32> {
     Some(item.value(0)? as u32 as i32)
 }
 
-const fn object(kind: ObjectKind, id: u64) -> Object {
+pub const fn object(kind: ObjectKind, id: u64) -> Object {
     Object { kind, id }
 }
 
-pub const fn lock(id: u64) -> Object {
+const fn lock(id: u64) -> Object {
     object(ObjectKind::Lock, id)
 }
 
