@@ -114,10 +114,10 @@ pub enum What {
     Free {
         /// Which bytes.
         bytes: Bytes,
-        /// Whether this counts as a write of all of them, as far as accesses before it go: a call
-        /// gave them back, and who still uses them uses what may be another's. Who holds which
-        /// locks does not matter.
-        is_access: bool,
+        /// The bytes of which this counts as a write, as far as accesses before it go: a call gave
+        /// them back, and who still uses them uses what may be another's. Who holds which locks
+        /// does not matter.
+        written: Option<Bytes>,
     },
     /// A processor now admits only interrupts above this level. For kernels.
     SetInterruptLevel {
@@ -183,9 +183,11 @@ pub struct Object {
 /// The kinds of objects.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum ObjectKind {
-    /// A mutex, a spin lock, a read-write lock, or a lock of the program's own that an annotation
-    /// names. The thread that takes it gives it back.
+    /// A mutex, a spin lock or a read-write lock. The thread that takes it gives it back.
     Lock,
+    /// A lock of the program's own that an annotation names. It may be at the address of another
+    /// lock, and what is said of it may be wrong: it must not use up what is known of that one.
+    Annotated,
     /// A semaphore: waiting acquires, posting releases.
     Semaphore,
     /// A condition variable: waking others releases, being woken acquires. The mutex that goes
@@ -223,8 +225,8 @@ impl What {
     pub(crate) const fn as_access(&self) -> Option<Access> {
         match self {
             Self::Free {
-                bytes,
-                is_access: true,
+                written: Some(bytes),
+                ..
             } => Some(Access {
                 bytes: *bytes,
                 kind: AccessKind::Write,

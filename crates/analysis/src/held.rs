@@ -104,7 +104,7 @@ impl Held {
 
     fn is_lock(&self, object: Object) -> bool {
         match object.kind {
-            ObjectKind::Lock => true,
+            ObjectKind::Lock | ObjectKind::Annotated => true,
             ObjectKind::Semaphore => !self.signals.contains(&object.id),
             _ => false,
         }

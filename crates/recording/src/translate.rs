@@ -596,7 +596,12 @@ impl<'a> Translator<'a> {
         }
         // A block that is moved may stay where it was, or not be freed for want of memory.
         let function = Function::new(item.entry.address).filter(|one| *one == Function::Free)?;
+        // What it asked for: how an allocator rounds up is not known, and what is behind may be
+        // another's. Nobody's word makes a race, so a block that somebody described is none.
         let block = self.memory.block(item.value(0)?)?;
+        if !matches!(block.origin, Origin::Heap { .. }) {
+            return None;
+        }
         Some((before(Place(item.entry.word)), function.symbol(), *block))
     }
 
@@ -622,11 +627,11 @@ impl<'a> Translator<'a> {
             let bytes = bytes(block.bytes.start.0, block.bytes.len.min(LONGEST));
             judge.tells_free(*place, function, bytes)
         });
-        if let Some((place, ..)) = given_back {
+        let written = given_back.map(|(place, _, block)| {
             out.place = place;
-        }
-        let is_access = given_back.is_some();
-        calls::entered(&open, is_access, &mut self.memory, &mut self.barriers, out);
+            block.bytes
+        });
+        calls::entered(&open, written, &mut self.memory, &mut self.barriers, out);
         let calls = &mut self.threads[thread as usize].open;
         if calls.len() < DEEPEST {
             calls.push(open);

@@ -2,7 +2,7 @@
 
 use redhanded_analysis::{Atomicity, HappensBefore, Lockset, Place, Standing};
 use redhanded_model::{AccessKind, Bytes, TaskId};
-use redhanded_recording::translate::{Judge, Origin, Translator, parts};
+use redhanded_recording::translate::{Judge, Origin, Owns, Translator, parts};
 use redhanded_recording::wire::{ChunkKind, Entry, Function, Kind};
 use redhanded_recording::{Damage, Header, Item, Recording, Writer, steps};
 use std::path::Path;
@@ -156,9 +156,14 @@ impl Script {
 
     /// The standing of each pair that happens-before finds, by its sites.
     fn found(&self) -> Vec<([u64; 2], Standing)> {
+        self.found_with(&Owns::default())
+    }
+
+    /// The same, if somebody says what these functions do.
+    fn found_with(&self, owns: &Owns) -> Vec<([u64; 2], Standing)> {
         let recording = self.recording();
         let process = &recording.processes()[0];
-        let mut translator = Translator::new(process);
+        let mut translator = Translator::new(process).with(owns);
         let mut analysis = HappensBefore::default();
         let mut events = Vec::new();
         for step in steps(&recording, process, &Damage::default()) {

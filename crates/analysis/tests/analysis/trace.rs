@@ -156,11 +156,11 @@ impl Trace {
             },
             ["free", variable] => What::Free {
                 bytes: self.bytes(variable),
-                is_access: false,
+                written: None,
             },
             ["give-back", variable] => What::Free {
                 bytes: self.bytes(variable),
-                is_access: true,
+                written: Some(self.bytes(variable)),
             },
             ["level", level] => What::SetInterruptLevel {
                 level: level.parse().unwrap(),

@@ -140,8 +140,11 @@ impl<'j, 'a> Gathering<'j, 'a> {
             return;
         }
         let asked_for = sides.map(|side| self.judge.is_asked_for(side.place));
-        let standing = match asked_for {
-            [true, true] => standing,
+        // A use that a call of `free` met may have been in order by what no entry shows: a hazard
+        // pointer or an epoch behind a segment register, or a load ahead of a branch whose result
+        // nobody uses. A hunt shows whether the block is freed while a thread stands at its use.
+        let standing = match (asked_for, freed_by) {
+            ([true, true], None) => standing,
             _ => RaceStanding::Suspect,
         };
         let mut key = sides.map(|side| side.place.0);

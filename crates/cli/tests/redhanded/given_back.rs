@@ -16,19 +16,20 @@ fn checked(place: &Place, options: &str, way: &str) -> (i32, Vec<Value>) {
 }
 
 #[test]
-fn what_is_freed_in_no_order_with_its_use_is_a_race() {
+fn what_is_freed_in_no_order_with_its_use_is_a_suspect() {
     if !has_recorder() {
         return;
     }
     let place = Place::with("given_back");
     let (status, races) = checked(&place, "--hunt 0", "");
-    assert_eq!(status, 66, "{races:#?}");
+    // An order that no entry shows is never ruled out, so a recording alone fails no run.
+    assert_eq!(status, 0, "{races:#?}");
     let [race] = &races[..] else {
         panic!("{races:#?}");
     };
     assert_eq!(race["class"], "race", "{race:#}");
     assert_eq!(race["rule"], "freed-while-it-stood", "{race:#}");
-    assert_eq!(race["standing"], "unordered", "{race:#}");
+    assert_eq!(race["standing"], "suspect", "{race:#}");
     assert_eq!(race["what"]["memory"]["kind"], "heap", "{race:#}");
     let [one, other] = [&race["accesses"][0], &race["accesses"][1]];
     assert_eq!(one["function"], "look");

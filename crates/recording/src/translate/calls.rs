@@ -153,18 +153,19 @@ fn result(item: &Item) -> Option<i32> {
     Some(item.value(0)? as u32 as i32)
 }
 
-const fn object(kind: ObjectKind, id: u64) -> Object {
+pub const fn object(kind: ObjectKind, id: u64) -> Object {
     Object { kind, id }
 }
 
-pub const fn lock(id: u64) -> Object {
+const fn lock(id: u64) -> Object {
     object(ObjectKind::Lock, id)
 }
 
-/// A function is entered. `is_access` if giving memory back is held against accesses of others.
+/// A function is entered. `written` is the memory that it gives back, if that is held against
+/// accesses of others.
 pub fn entered(
     open: &Open,
-    is_access: bool,
+    written: Option<Bytes>,
     memory: &mut Memory,
     barriers: &mut Barriers,
     out: &mut Out<'_>,
@@ -204,7 +205,7 @@ pub fn entered(
             out.release(object(ObjectKind::Once, first));
         }
         F::Free | F::Realloc | F::ReallocArray => match memory.free(first) {
-            Some(bytes) => out.put(What::Free { bytes, is_access }),
+            Some(bytes) => out.put(What::Free { bytes, written }),
             None => out.put(What::Fence),
         },
         F::GompCriticalEnd => {

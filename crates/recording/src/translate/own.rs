@@ -1,11 +1,11 @@
 //! Functions of the program's own that somebody says are locks or allocators.
 
 use super::Out;
-use super::calls::{Open, allocate, lock};
+use super::calls::{Open, allocate, object};
 use super::memory::{Memory, Origin};
 use crate::entries::Item;
 use crate::wire::FIRST_OWN;
-use redhanded_analysis::{Mode, What};
+use redhanded_analysis::{Mode, Object, ObjectKind, What};
 use std::collections::HashMap;
 
 /// What such a function does. Arguments are counted from 0.
@@ -60,12 +60,13 @@ impl Owns {
 }
 
 impl Lock {
-    /// No memory is at such an address.
-    fn id(self, open: &Open) -> u64 {
-        match self {
+    /// A number stands for an address at which no memory is.
+    fn object(self, open: &Open) -> Object {
+        let id = match self {
             Self::Argument(index) => argument(open, index),
             Self::Numbered(number) => number,
-        }
+        };
+        object(ObjectKind::Annotated, id)
     }
 }
 
@@ -76,11 +77,11 @@ fn argument(open: &Open, index: usize) -> u64 {
 /// Such a function is entered.
 pub fn entered(own: &Own, open: &Open, memory: &mut Memory, out: &mut Out<'_>) {
     match own {
-        Own::Unlocks(which) => out.release(lock(which.id(open))),
+        Own::Unlocks(which) => out.release(which.object(open)),
         Own::Frees(block) => match memory.free(argument(open, *block)) {
             Some(bytes) => out.put(What::Free {
                 bytes,
-                is_access: false,
+                written: None,
             }),
             None => out.put(What::Fence),
         },
@@ -91,7 +92,7 @@ pub fn entered(own: &Own, open: &Open, memory: &mut Memory, out: &mut Out<'_>) {
 /// Such a function returns.
 pub fn left(own: &Own, open: &Open, item: &Item, memory: &mut Memory, out: &mut Out<'_>) {
     match own {
-        Own::Locks(which, mode) => out.acquire(lock(which.id(open)), *mode),
+        Own::Locks(which, mode) => out.acquire(which.object(open), *mode),
         Own::Allocates(size) => {
             let size = match size {
                 Size::Argument(index) => argument(open, *index),

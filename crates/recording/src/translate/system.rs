@@ -214,7 +214,7 @@ pub fn entered(
             memory.unmap(gone);
             out.put(What::Free {
                 bytes: gone,
-                is_access: false,
+                written: None,
             });
         }
         _ if is_inner => out.put(What::SystemCall),

@@ -4,7 +4,7 @@ use super::{LOCK, Script, Sites, X};
 use redhanded_analysis::{Event, Mode, Object, ObjectKind, What};
 use redhanded_model::{Avma, Bytes};
 use redhanded_recording::translate::{Lock, Own, Owns, Size, Translator};
-use redhanded_recording::wire::{FIRST_OWN, Kind};
+use redhanded_recording::wire::{FIRST_OWN, Function, Kind};
 use redhanded_recording::{Damage, steps};
 
 /// What thread 1 does by these functions, each called once with these arguments and result, and
@@ -46,7 +46,7 @@ fn events(functions: &[(Option<Own>, u64)]) -> (Vec<What>, usize) {
         )
     };
     let released = |what: &What| match what {
-        What::Release { object } => object.kind == ObjectKind::Lock,
+        What::Release { object } => object.kind == ObjectKind::Annotated,
         what => is_told(what),
     };
     all.retain(released);
@@ -55,7 +55,7 @@ fn events(functions: &[(Option<Own>, u64)]) -> (Vec<What>, usize) {
 
 const fn lock(id: u64) -> Object {
     Object {
-        kind: ObjectKind::Lock,
+        kind: ObjectKind::Annotated,
         id,
     }
 }
@@ -85,6 +85,24 @@ fn a_lock_of_the_programs_own_is_taken_at_the_return_and_given_back_at_the_call(
     assert_eq!(called, 3);
 }
 
+/// An annotation that leaves something out must not take an order away: the lock that a reader
+/// keeps for ever is another one, although a read-write lock is at its address.
+#[test]
+fn a_lock_that_is_never_given_back_is_none_of_the_c_librarys() {
+    let owns = Owns::new(&["reads".into()], |_| {
+        Some(Own::Locks(Lock::Argument(0), Mode::Shared))
+    });
+    let mut script = Script::three();
+    script.sequencer(2, Kind::Call, FIRST_OWN, &[LOCK]);
+    script.sequencer(2, Kind::Return, FIRST_OWN, &[0]);
+    script.call(2, Function::WriteLock, LOCK);
+    script.write(2, X, 10);
+    script.call(2, Function::ReadWriteUnlock, LOCK);
+    script.call(3, Function::ReadLock, LOCK);
+    script.access(3, Kind::Read, X, 20);
+    assert_eq!(script.found_with(&owns), []);
+}
+
 /// Just as long as it is said to be: what is behind it is the next block.
 #[test]
 fn a_block_of_the_programs_own_is_as_long_as_somebody_says() {
@@ -101,7 +119,7 @@ fn a_block_of_the_programs_own_is_as_long_as_somebody_says() {
             What::Allocate { bytes },
             What::Free {
                 bytes,
-                is_access: false
+                written: None
             }
         ]
     );
