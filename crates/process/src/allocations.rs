@@ -208,6 +208,9 @@ impl Process {
         match carried {
             Some(after) => {
                 let _ = sys::set_registers(tid, &after);
+                if let Some(task) = self.tasks.get_mut(&tid) {
+                    task.carried_to = Some((after.rip, after.stack_pointer()));
+                }
                 self.go_on(tid, 0);
                 None
             }

@@ -148,6 +148,16 @@ fn the_program_does_what_it_does_alone() {
 }
 
 #[test]
+fn a_sigtrap_that_the_program_holds_back_is_not_lost() {
+    let place = Place::with("held_back");
+    for command in ["./held_back", "./held_back handled"] {
+        let line = format!("run --alloc --overhead 50% -- {command}");
+        let outcome = place.run(line.split_whitespace());
+        assert_eq!(outcome.status, 7, "{outcome:#?}");
+    }
+}
+
+#[test]
 fn it_is_refused_where_no_code_may_be_written() {
     let place = Place::with("allocated");
     let outcome = place.run("run --alloc --safe -- ./allocated".split_whitespace());
