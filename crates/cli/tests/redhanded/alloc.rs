@@ -79,6 +79,16 @@ fn an_allocator_in_place_of_the_c_librarys_is_seen() {
 }
 
 #[test]
+fn of_a_block_that_may_have_been_resized_nothing_is_told() {
+    let place = Place::with("allocated");
+    place.build("own_allocator", "libown.so", &["-shared", "-fPIC", "-O2"]);
+    let own = place.path("libown.so");
+    let command = format!("env LD_PRELOAD={} ./allocated resized", own.display());
+    let (what, _) = told_of(&place, "--function count", &command);
+    assert_eq!(what["allocated"], Value::Null, "{what:#}");
+}
+
+#[test]
 fn an_object_of_cxx_is_told_by_the_programs_own_function() {
     let place = Place::new();
     place.build_cc("allocated", "allocated", &[]);
