@@ -32,16 +32,16 @@ impl Instruction {
             rip: self.address(),
             ..Registers::default()
         };
-        self.carry_out(&at, &mut |_| Some([0; 8])).is_some()
+        self.carry_out(&at, &mut |_, _| Some(())).is_some()
     }
 
-    /// What it does, from the registers before it. `read` gives the bytes at an address; what is
-    /// behind the operand is not used. `None` for all but a few simple instructions.
+    /// What it does, from the registers before it. `read` fills the bytes of an operand from
+    /// memory at an address. `None` for all but a few simple instructions.
     #[must_use]
     pub fn carry_out(
         &self,
         before: &Registers,
-        read: &mut dyn FnMut(u64) -> Option<[u8; 8]>,
+        read: &mut dyn FnMut(u64, &mut [u8]) -> Option<()>,
     ) -> Option<Carried> {
         let raw = self.raw();
         if raw.has_lock_prefix() {
@@ -54,7 +54,7 @@ impl Instruction {
             Mnemonic::Nop | Mnemonic::Endbr64 => {}
             Mnemonic::Ret if raw.code() == Code::Retnq => {
                 let stack = before.stack_pointer();
-                registers.rip = u64::from_le_bytes(read(stack)?);
+                registers.rip = word(read, stack, WORD as usize)?;
                 registers.set(Register::Rsp, stack.wrapping_add(WORD));
             }
             Mnemonic::Push if raw.code() == Code::Push_r64 => {
@@ -103,14 +103,14 @@ impl Instruction {
         &self,
         at: u32,
         registers: &Registers,
-        read: &mut dyn FnMut(u64) -> Option<[u8; 8]>,
+        read: &mut dyn FnMut(u64, &mut [u8]) -> Option<()>,
     ) -> Option<u64> {
         let raw = self.raw();
         match raw.op_kind(at) {
             OpKind::Register => value(raw.op_register(at), registers),
             OpKind::Memory => {
                 let address = self.memory_operand()?.address(registers);
-                Some(u64::from_le_bytes(read(address)?))
+                word(read, address, raw.memory_size().size())
             }
             _ => raw.try_immediate(at).ok(),
         }
@@ -126,6 +126,17 @@ impl Instruction {
         };
         matches!(bytes, 1 | 2 | 4 | 8).then_some(u32::try_from(bytes).ok()? * 8)
     }
+}
+
+/// The number in the `size` bytes at an address.
+fn word(
+    read: &mut dyn FnMut(u64, &mut [u8]) -> Option<()>,
+    address: u64,
+    size: usize,
+) -> Option<u64> {
+    let mut word = [0; size_of::<u64>()];
+    read(address, word.get_mut(..size)?)?;
+    Some(u64::from_le_bytes(word))
 }
 
 /// Sets a register of four or eight bytes. Setting four clears the rest.
@@ -196,7 +207,10 @@ mod tests {
     }
 
     fn carry(code: &[u8]) -> Option<Carried> {
-        let mut read = |at: u64| Some((at + 0x11).to_le_bytes());
+        let mut read = |at: u64, bytes: &mut [u8]| {
+            bytes.copy_from_slice(&(at + 0x11).to_le_bytes()[..bytes.len()]);
+            Some(())
+        };
         Instruction::decode(code, START)
             .unwrap()
             .carry_out(&before(), &mut read)
@@ -290,6 +304,27 @@ mod tests {
             },
             None,
         );
+    }
+
+    #[test]
+    fn no_more_is_read_than_the_operand_has() {
+        let carry = |code: &[u8]| {
+            let mut sizes = Vec::new();
+            let mut read = |_, bytes: &mut [u8]| {
+                sizes.push(bytes.len());
+                Some(())
+            };
+            let instruction = Instruction::decode(code, START).unwrap();
+            let carried = instruction.carry_out(&before(), &mut read);
+            assert!(carried.is_some(), "{code:x?}");
+            sizes
+        };
+        assert_eq!(carry(&[0x80, 0x3d, 0x10, 0, 0, 0, 0x28]), [1]); // cmp byte ptr [rip + 0x10], 0x28
+        assert_eq!(carry(&[0x66, 0x39, 0x07]), [2]); // cmp [rdi], ax
+        assert_eq!(carry(&[0x8b, 0x07]), [4]); // mov eax, [rdi]
+        assert_eq!(carry(&[0x48, 0x8b, 0x07]), [8]); // mov rax, [rdi]
+        assert_eq!(carry(&[0xc3]), [8]); // ret
+        assert_eq!(carry(&[0x48, 0x8d, 0x07]), []); // lea rax, [rdi]
     }
 
     #[test]

@@ -10,10 +10,12 @@
 
 use super::Process;
 use super::allocators::{Call, argument};
+use redhanded_image::Flow;
 use redhanded_model::{Avma, Block, Register, Registers, SpaceId, TaskId, ThreadName};
 use redhanded_sys::{self as sys, Tid};
 use redhanded_target::{Control, Inspect, Stop};
 use std::collections::{BTreeMap, HashSet};
+use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -198,22 +200,46 @@ impl Process {
         };
         let carried = self.space_of(tid).and_then(|space| {
             let instruction = space.instruction_at(address)?;
-            let mut read = |at: u64| Some(space.word_at(at)?.to_le_bytes());
+            let mut read = |at: u64, bytes: &mut [u8]| space.memory.read_exact_at(bytes, at).ok();
             let carried = instruction.carry_out(&before, &mut read)?;
             let stored = carried
                 .stored
                 .is_none_or(|(at, word)| space.set_word(at, word));
-            stored.then_some(carried.registers)
+            let returns = instruction.flow() == Flow::Return;
+            stored.then_some((carried.registers, returns))
         });
         match carried {
-            Some(after) => {
+            Some((after, returns)) => {
                 let _ = sys::set_registers(tid, &after);
+                if returns {
+                    let _ = sys::pop_shadow_stack(tid);
+                }
+                if let Some(task) = self.tasks.get_mut(&tid) {
+                    task.carried_to = Some((after.rip, after.stack_pointer()));
+                }
                 self.go_on(tid, 0);
                 None
             }
             // Its operand may be where nothing is mapped. That fault is its own.
-            None => self.drop_hook(tid, address),
+            None => {
+                if let Some(function) = self.function_around(tid, Avma(address)) {
+                    let what = format!("who allocated with {function}");
+                    self.note(
+                        &what,
+                        "an instruction of it could not be carried out for it",
+                    );
+                }
+                self.drop_hook(tid, address)
+            }
         }
+    }
+
+    /// What a function is called that nothing more is known of.
+    fn function_around(&self, tid: Tid, address: Avma) -> Option<String> {
+        let module = self.space_of(tid)?.module_at(address)?;
+        let image = module.image.as_ref()?;
+        let start = image.function_at(module.svma(address))?.start.0;
+        Some(format!("the function at {start:#x} of {}", module.name))
     }
 
     /// Who allocated the block that an address is in, if that was seen.

@@ -47,6 +47,10 @@ const FREES: Call = Call {
     gives: None,
 };
 
+/// It may change the size of the block in its first argument, which stays where it is. Nothing is
+/// known of the block then.
+const RESIZES: Call = FREES;
+
 const fn gives(size: usize) -> Call {
     Call {
         frees: false,
@@ -104,17 +108,20 @@ const FUNCTIONS: [(&str, Call); 13] = [
     ("free_aligned_sized", FREES),
 ];
 /// What jemalloc, mimalloc and tcmalloc have besides.
-const OF_THEIR_OWN: [(&str, Call); 28] = [
+const OF_THEIR_OWN: [(&str, Call); 32] = [
     ("mallocx", gives(0)),
     ("rallocx", moves(gives(1))),
+    ("xallocx", RESIZES),
     ("dallocx", FREES),
     ("sdallocx", FREES),
     ("je_mallocx", gives(0)),
     ("je_rallocx", moves(gives(1))),
+    ("je_xallocx", RESIZES),
     ("je_dallocx", FREES),
     ("je_sdallocx", FREES),
     ("_rjem_mallocx", gives(0)),
     ("_rjem_rallocx", moves(gives(1))),
+    ("_rjem_xallocx", RESIZES),
     ("_rjem_dallocx", FREES),
     ("_rjem_sdallocx", FREES),
     ("mi_zalloc", gives(0)),
@@ -124,6 +131,7 @@ const OF_THEIR_OWN: [(&str, Call); 28] = [
     ("mi_zalloc_aligned", gives(0)),
     ("mi_realloc_aligned", moves(gives(1))),
     ("mi_rezalloc", moves(gives(1))),
+    ("mi_expand", RESIZES),
     ("mi_free_size", FREES),
     ("mi_free_size_aligned", FREES),
     ("mi_free_aligned", FREES),

@@ -281,18 +281,14 @@ impl Process {
             }),
             sys::TRAP_HWBKPT => self.register_fired(tid, registers),
             // Of two pending signals the kernel shows the first, which is not ours.
-            _ if self.stands_behind_site(tid, &registers) => {
-                let stop = self.trapped(tid, registers);
-                Self::give_trap_back(tid);
-                if let Some(task) = self.tasks.get_mut(&tid) {
-                    task.owes_trap = false;
-                    task.holds_trap = true;
+            _ if self.stands_behind_site(tid, &registers) => match self.hold_trap_again(tid) {
+                Ok(()) => self.trapped(tid, registers),
+                Err(change) => {
+                    // Something else comes first. The thread traps here again afterwards.
+                    let _ = sys::move_to(tid, registers.rip.wrapping_sub(1));
+                    self.changed(tid, change)
                 }
-                if stop.is_some() {
-                    self.set_state(tid, State::Stopped(signal));
-                }
-                stop
-            }
+            },
             _ if self.own_trap(tid) => None,
             _ => self.deliver(tid, signal),
         }
@@ -305,10 +301,10 @@ impl Process {
         let Some(space) = self.space_of(tid) else {
             return false;
         };
-        if space.hooks.at(address).is_some() {
-            return true;
-        }
         let breakpoints = &space.breakpoints;
+        if space.hooks.at(address).is_some() && breakpoints.stands_at(address) {
+            return !self.was_carried_to(tid, registers);
+        }
         if !breakpoints.stands_at(address) && !breakpoints.was_at(address) {
             return false;
         }
@@ -316,9 +312,19 @@ impl Process {
         instruction.is_some_and(|instruction| instruction.len() > 1)
     }
 
+    /// Whether a thread has executed nothing since the instruction at a hook was carried out for
+    /// it. If that is one byte long, the thread is where executing the breakpoint would have
+    /// brought it, but its stack pointer differs.
+    fn was_carried_to(&self, tid: Tid, registers: &Registers) -> bool {
+        let here = (registers.rip, registers.stack_pointer());
+        let task = self.tasks.get(&tid);
+        task.is_some_and(|task| task.carried_to == Some(here))
+    }
+
     /// Whether a thread that really blocks SIGTRAP has just executed a breakpoint.
     fn stands_behind_site(&self, tid: Tid, registers: &Registers) -> bool {
         self.tasks.get(&tid).is_some_and(|task| task.holds_trap)
+            && !self.was_carried_to(tid, registers)
             && self
                 .space_of(tid)
                 .is_some_and(|space| space.breakpoints.stands_at(registers.rip.wrapping_sub(1)))

@@ -107,6 +107,9 @@ struct Task {
     owes_trap: bool,
     /// Whether it really blocks SIGTRAP, because a SIGTRAP that is not ours is pending.
     holds_trap: bool,
+    /// The program counter and the stack pointer after the last instruction that was carried out
+    /// for it.
+    carried_to: Option<(u64, u64)>,
     /// What its debug registers hold, if they are set through ptrace.
     registers: Table,
     /// Who created it.
@@ -355,6 +358,7 @@ impl Process {
                 stack,
                 owes_trap: false,
                 holds_trap: false,
+                carried_to: None,
                 registers: Table::default(),
                 created: None,
                 since,

@@ -11,7 +11,7 @@
 //! it runs another program. An action that the kernel reset is set again at once.
 
 use super::Process;
-use super::events::pause;
+use super::events::{await_change, pause};
 use super::hooks::{Hook, SYSCALL};
 use super::tasks::{self, SignalField, bit};
 use memchr::memmem;
@@ -119,10 +119,11 @@ impl Process {
 
     /// Undoes what the kernel did to deliver the SIGTRAP of a breakpoint.
     pub(super) fn mend_trap(&mut self, tid: Tid) {
-        if let Some(task) = self.tasks.get_mut(&tid) {
+        let mask = sys::signal_mask(tid).unwrap_or(0);
+        // If it is blocked again, it is held.
+        if let Some(task) = self.tasks.get_mut(&tid).filter(|_| mask & TRAP == 0) {
             let held = std::mem::take(&mut task.holds_trap);
-            let full = || sys::signal_mask(tid).is_ok_and(|mask| mask & FULL == FULL);
-            task.owes_trap = task.owes_trap || held || full();
+            task.owes_trap = task.owes_trap || held || mask & FULL == FULL;
         }
         if let Some(action) = self.lost_action(tid) {
             self.set_action(tid, while_traced(action));
@@ -162,6 +163,26 @@ impl Process {
             return true;
         }
         false
+    }
+
+    /// Makes the program's own SIGTRAP, of which a thread's stop tells, pending again, and blocks
+    /// it, as before the breakpoint that the thread has executed. Nothing is executed meanwhile.
+    /// Fails with what happened instead.
+    pub(super) fn hold_trap_again(&mut self, tid: Tid) -> Result<(), Change> {
+        const INTERRUPTED: Change = Change::Stopped(libc::SIGTRAP, libc::PTRACE_EVENT_STOP);
+        Self::give_trap_back(tid);
+        if let Some(task) = self.tasks.get_mut(&tid) {
+            task.owes_trap = false;
+            task.holds_trap = true;
+        }
+        // The kernel keeps a blocked signal with all that is known of it. The interruption comes
+        // before the next instruction.
+        let _ = sys::interrupt(tid);
+        let _ = sys::resume(tid, libc::SIGTRAP);
+        match await_change(tid) {
+            Ok(Some(change)) if !matches!(change, INTERRUPTED) => Err(change),
+            _ => Ok(()),
+        }
     }
 
     /// Makes a stopped thread set the process's action for SIGTRAP.

@@ -80,7 +80,29 @@ pub fn move_to(tid: Tid, rip: u64) -> io::Result<()> {
 /// Performs a `ret` for a stopped thread.
 pub fn return_to(tid: Tid, rip: u64, rsp: u64) -> io::Result<()> {
     set_register(tid, std::mem::offset_of!(libc::user_regs_struct, rsp), rsp)?;
-    move_to(tid, rip)
+    move_to(tid, rip)?;
+    pop_shadow_stack(tid)
+}
+
+/// Takes a return address off a stopped thread's shadow stack, if it has one.
+pub fn pop_shadow_stack(tid: Tid) -> io::Result<()> {
+    const NT_X86_SHSTK: usize = 0x204;
+    let mut top = 0u64;
+    let mut vector = libc::iovec {
+        iov_base: (&raw mut top).cast(),
+        iov_len: size_of::<u64>(),
+    };
+    let at = (&raw mut vector) as usize;
+    if ptrace(libc::PTRACE_GETREGSET, tid, NT_X86_SHSTK, at).is_err() {
+        return Ok(());
+    }
+    top += size_of::<u64>() as u64;
+    let mut vector = libc::iovec {
+        iov_base: (&raw mut top).cast(),
+        iov_len: size_of::<u64>(),
+    };
+    let at = (&raw mut vector) as usize;
+    ptrace(libc::PTRACE_SETREGSET, tid, NT_X86_SHSTK, at)
 }
 
 /// Sets the general-purpose registers, the pc and the flags of a stopped thread, all at once.

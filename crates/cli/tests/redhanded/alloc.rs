@@ -79,6 +79,16 @@ fn an_allocator_in_place_of_the_c_librarys_is_seen() {
 }
 
 #[test]
+fn of_a_block_that_may_have_been_resized_nothing_is_told() {
+    let place = Place::with("allocated");
+    place.build("own_allocator", "libown.so", &["-shared", "-fPIC", "-O2"]);
+    let own = place.path("libown.so");
+    let command = format!("env LD_PRELOAD={} ./allocated resized", own.display());
+    let (what, _) = told_of(&place, "--function count", &command);
+    assert_eq!(what["allocated"], Value::Null, "{what:#}");
+}
+
+#[test]
 fn an_object_of_cxx_is_told_by_the_programs_own_function() {
     let place = Place::new();
     place.build_cc("allocated", "allocated", &[]);
@@ -145,6 +155,16 @@ fn the_program_does_what_it_does_alone() {
     let words = line.split_whitespace();
     let outcome = place.run(words.chain(["./allocated quiet; exit $?"]));
     assert_eq!(outcome.status, 7, "{outcome:#?}");
+}
+
+#[test]
+fn a_sigtrap_that_the_program_holds_back_is_not_lost() {
+    let place = Place::with("held_back");
+    for command in ["./held_back", "./held_back handled"] {
+        let line = format!("run --alloc --overhead 50% -- {command}");
+        let outcome = place.run(line.split_whitespace());
+        assert_eq!(outcome.status, 7, "{outcome:#?}");
+    }
 }
 
 #[test]
