@@ -34,8 +34,10 @@ pub struct Entry {
     pub kind: AccessKind,
     /// Whether it was atomic.
     pub atomicity: Atomicity,
-    /// Whether something that its thread read before, in the same region, may order it after
-    /// accesses of overlapping regions.
+    /// The latest region, up to this access, in which its thread read something that may have
+    /// acquired. What overlaps that region may come before this access.
+    pub followed: Option<Region>,
+    /// Whether that may order it after the other access of a pair.
     pub may_follow: bool,
 }
 
@@ -50,6 +52,7 @@ impl Entry {
             mask: 0,
             kind: access.kind,
             atomicity: access.atomicity,
+            followed: None,
             may_follow: false,
         }
     }
@@ -82,7 +85,7 @@ impl Entry {
     fn is_like(&self, other: &Self) -> bool {
         self.is_by_the_same_site(other)
             && self.mask == other.mask
-            && self.may_follow == other.may_follow
+            && self.followed == other.followed
     }
 }
 

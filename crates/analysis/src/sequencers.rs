@@ -3,9 +3,9 @@
 //! Two regions overlap unless one ended, by the number of the sequencer at its end, before the
 //! other began. Between conflicting accesses of overlapping regions there was no synchronising
 //! instruction and no system call, so nothing kept them apart but, possibly, moves that are
-//! atomic in the source. Such an order must end in a read in the later side's region, not after
-//! its access. If there was a read there that may have acquired something, the two are only
-//! suspect.
+//! atomic in the source. Such an order must end in a read of the later side's thread, not after
+//! its access, and before the earlier side's region was over. If there was a read there that may
+//! have acquired something, the two are only suspect.
 //!
 //! What is found is a part of what happens-before finds: a sequencer between two accesses counts
 //! as an order even if it has nothing to do with them.
@@ -38,15 +38,14 @@ struct Thread {
     has_ended: bool,
     /// The regions so far. One ends when the next begins.
     begun: Vec<Region>,
-    /// Whether a read in this region may have acquired something.
-    may_follow: bool,
+    /// The latest region in which a read may have acquired something.
+    followed: Option<Region>,
 }
 
 impl Thread {
     fn enter(&mut self, region: Region) {
         self.region = region;
         self.begun.push(region);
-        self.may_follow = false;
     }
 
     /// Whether a region of this thread was still going on when `other` began.
@@ -73,7 +72,7 @@ impl Sequencers {
                 region: Region::FIRST,
                 has_ended: false,
                 begun: vec![Region::FIRST],
-                may_follow: false,
+                followed: None,
             });
         }
         if let Some(number) = event.number {
@@ -106,10 +105,13 @@ impl Sequencers {
     }
 
     fn access(&mut self, index: u32, place: Place, access: &Access, is_sequencer: bool) {
-        let thread = &self.threads[index as usize];
+        let thread = &mut self.threads[index as usize];
         let mut entry = Entry::new(place, access, index, thread.region);
         let acquires = access.kind.reads() && access.atomicity.acquires();
-        entry.may_follow = thread.may_follow || (acquires && !is_sequencer);
+        if acquires && !is_sequencer {
+            thread.followed = Some(thread.region);
+        }
+        entry.followed = thread.followed;
         self.met.clear();
         self.sources.clear();
         if acquires && is_sequencer {
@@ -138,12 +140,19 @@ impl Sequencers {
                     let overlap = |first: &Entry, second: &Entry| {
                         threads[first.thread as usize].overlaps(first.region, second.region)
                     };
+                    let follows = |later: &Entry, region: Region| {
+                        let thread = &threads[later.thread as usize];
+                        let followed = later.followed;
+                        followed.is_some_and(|followed| thread.overlaps(followed, region))
+                    };
                     if overlap(other, &entry) {
-                        let mut entry = entry;
-                        entry.may_follow |= self.sources.iter().any(|source| {
-                            !source.is_by_the_same_site(other) && overlap(source, other)
-                        });
-                        Met::note(&mut self.met, word, [*other, entry]);
+                        let (mut other, mut entry) = (*other, entry);
+                        other.may_follow = follows(&other, entry.region);
+                        entry.may_follow = follows(&entry, other.region)
+                            || self.sources.iter().any(|source| {
+                                !source.is_by_the_same_site(&other) && overlap(source, &other)
+                            });
+                        Met::note(&mut self.met, word, [other, entry]);
                     }
                 }
             }
@@ -162,7 +171,6 @@ impl Sequencers {
             let pair = self.findings.index(met.entries[0].place, place);
             self.findings.add(pair, standing, 1, met, &self.ids);
         }
-        self.threads[index as usize].may_follow |= acquires && !is_sequencer;
     }
 
     fn raise_oldest(&mut self) {

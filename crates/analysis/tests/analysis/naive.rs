@@ -103,10 +103,12 @@ pub fn sequencers(events: &[Event]) -> Pairs {
         if regions[from].start >= regions[to].end || regions[to].start >= regions[from].end {
             continue;
         }
-        // Whether a read up to this access, in its region, may have acquired something.
-        let follows = |at: usize| {
+        // Whether a read up to this access, of its thread, may have acquired something that was
+        // done in the region of the other one.
+        let follows = |at: usize, other: usize| {
             (0..=at).any(|read| {
-                regions[read] == regions[at]
+                events[read].thread == events[at].thread
+                    && regions[read].end > regions[other].start
                     && events[read].number.is_none()
                     && events[read].access().is_some_and(may_acquire)
             })
@@ -133,7 +135,7 @@ pub fn sequencers(events: &[Event]) -> Pairs {
         let is_locked = events[to].number.is_some();
         let by_third =
             is_locked && events[to].access().is_some_and(may_acquire) && (0..to).any(third);
-        let standing = if follows(from) || follows(to) || by_third {
+        let standing = if follows(from, to) || follows(to, from) || by_third {
             Standing::Suspect
         } else {
             Standing::Unordered
