@@ -4,8 +4,9 @@
 //! other began. Between conflicting accesses of overlapping regions there was no synchronising
 //! instruction and no system call, so nothing kept them apart but, possibly, moves that are
 //! atomic in the source. Such an order must end in a read of the later side's thread, not after
-//! its access, and before the earlier side's region was over. If there was a read there that may
-//! have acquired something, the two are only suspect.
+//! its access, and before the earlier side's region was over, or pass through a third thread that
+//! has read so. If there was a read there that may have acquired something, the two are only
+//! suspect.
 //!
 //! What is found is a part of what happens-before finds: a sequencer between two accesses counts
 //! as an order even if it has nothing to do with them.
@@ -146,9 +147,17 @@ impl Sequencers {
                         followed.is_some_and(|followed| thread.overlaps(followed, region))
                     };
                     if overlap(other, &entry) {
+                        let third = threads.iter().zip(0..).any(|(thread, third)| {
+                            third != index
+                                && third != other.thread
+                                && thread
+                                    .followed
+                                    .is_some_and(|region| thread.overlaps(region, other.region))
+                        });
                         let (mut other, mut entry) = (*other, entry);
                         other.may_follow = follows(&other, entry.region);
-                        entry.may_follow = follows(&entry, other.region)
+                        entry.may_follow = third
+                            || follows(&entry, other.region)
                             || self.sources.iter().any(|source| {
                                 !source.is_by_the_same_site(&other) && overlap(source, &other)
                             });

@@ -113,6 +113,15 @@ pub fn sequencers(events: &[Event]) -> Pairs {
                     && events[read].access().is_some_and(may_acquire)
             })
         };
+        // A third thread may have read, and passed it on by a sequencer.
+        let through_third = (0..to).any(|read| {
+            ![from, to]
+                .map(|at| events[at].thread)
+                .contains(&events[read].thread)
+                && regions[read].end > regions[from].start
+                && events[read].number.is_none()
+                && events[read].access().is_some_and(may_acquire)
+        });
         let bytes = |at: usize| events[at].access().unwrap().bytes;
         let site = |at: usize| {
             let access = events[at].access().unwrap();
@@ -135,7 +144,7 @@ pub fn sequencers(events: &[Event]) -> Pairs {
         let is_locked = events[to].number.is_some();
         let by_third =
             is_locked && events[to].access().is_some_and(may_acquire) && (0..to).any(third);
-        let standing = if follows(from, to) || follows(to, from) || by_third {
+        let standing = if follows(from, to) || follows(to, from) || through_third || by_third {
             Standing::Suspect
         } else {
             Standing::Unordered
