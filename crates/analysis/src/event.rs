@@ -119,6 +119,13 @@ pub enum What {
         /// does not matter.
         written: Option<Bytes>,
     },
+    /// Memory behind a block that began its life or ended it, which may be used as a part of it because
+    /// allocators round up. Who accessed it does not matter any more. What was synchronised
+    /// there does: it may be the next block's.
+    Slack {
+        /// Which bytes.
+        bytes: Bytes,
+    },
     /// A processor now admits only interrupts above this level. For kernels.
     SetInterruptLevel {
         /// The level; 0 admits all.

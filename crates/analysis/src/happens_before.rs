@@ -169,6 +169,7 @@ impl HappensBefore {
                         .retain(|(written, _)| !written.overlaps(bytes));
                 }
             }
+            What::Slack { bytes } => self.shadow.forget(bytes),
             What::Fence | What::SystemCall | What::Start | What::SetCount { .. } => {}
         }
     }

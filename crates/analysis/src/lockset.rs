@@ -205,7 +205,9 @@ impl Lockset {
         }
         match event.what {
             What::Access(access) => self.access(index, event.place, &access),
-            What::Allocate { bytes } | What::Free { bytes, .. } => self.shadow.forget(bytes),
+            What::Allocate { bytes } | What::Free { bytes, .. } | What::Slack { bytes } => {
+                self.shadow.forget(bytes);
+            }
             ref what => self.held.step(index, what, &mut self.sets),
         }
     }

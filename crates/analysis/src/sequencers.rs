@@ -89,6 +89,7 @@ impl Sequencers {
                 }
                 self.shadow.forget(bytes);
             }
+            What::Slack { bytes } => self.shadow.forget(bytes),
             _ => {}
         }
         if let Some(number) = event.number {

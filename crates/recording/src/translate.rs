@@ -242,6 +242,12 @@ impl Out<'_> {
     fn release(&mut self, object: Object) {
         self.put(What::Release { object });
     }
+
+    fn slack(&mut self, block: &Allocation) {
+        if let Some(bytes) = block.slack() {
+            self.put(What::Slack { bytes });
+        }
+    }
 }
 
 impl<'a> Translator<'a> {

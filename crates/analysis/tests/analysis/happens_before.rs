@@ -196,6 +196,29 @@ fn memory_that_is_freed_and_allocated_is_a_new_variable() {
     );
 }
 
+/// It may be the beginning of the next block, with a lock there that is in use.
+#[test]
+fn behind_a_block_accesses_are_forgotten_and_order_is_not() {
+    none("T1 write x @ a\nT2 slack x\nT2 write x @ b");
+    none(
+        "T1 write x
+         T1 update lock locked
+         T3 slack lock
+         T2 update lock locked
+         T2 write x",
+    );
+    assert_eq!(
+        races(
+            "T1 write x @ a
+             T1 update lock locked
+             T3 free lock
+             T2 update lock locked
+             T2 write x @ b"
+        ),
+        ["a | b: unordered"]
+    );
+}
+
 #[test]
 fn giving_memory_back_races_with_what_others_still_do_to_it() {
     let given_back = |between: &str| {

@@ -47,15 +47,37 @@ fn regions(events: &[Event]) -> Vec<Region> {
         .collect()
 }
 
-/// Whether memory began a new life between two accesses, for all the bytes that they share.
+/// Whether all bytes began or ended a life between two events.
 fn is_reused(events: &[Event], from: usize, to: usize, shared: Bytes) -> bool {
-    let shared = (shared.start.0..shared.end()).filter(|byte| {
-        !events[from..to].iter().any(|event| {
-            matches!(event.what, What::Allocate { bytes } | What::Free { bytes, .. }
-                if (bytes.start.0..bytes.end()).contains(byte))
-        })
-    });
-    shared.count() == 0
+    all_are(events, from, to, shared, |what| match what {
+        What::Allocate { bytes } | What::Free { bytes, .. } => Some(*bytes),
+        _ => None,
+    })
+}
+
+/// Whether accesses to all of these bytes were forgotten between two events.
+fn is_forgotten(events: &[Event], from: usize, to: usize, shared: Bytes) -> bool {
+    all_are(events, from, to, shared, |what| match what {
+        What::Allocate { bytes } | What::Free { bytes, .. } | What::Slack { bytes } => Some(*bytes),
+        _ => None,
+    })
+}
+
+fn all_are(
+    events: &[Event],
+    from: usize,
+    to: usize,
+    shared: Bytes,
+    which: impl Fn(&What) -> Option<Bytes>,
+) -> bool {
+    let gone: Vec<Bytes> = events[from..to]
+        .iter()
+        .filter_map(|event| which(&event.what))
+        .collect();
+    (shared.start.0..shared.end()).all(|byte| {
+        gone.iter()
+            .any(|bytes| (bytes.start.0..bytes.end()).contains(&byte))
+    })
 }
 
 /// All conflicting accesses of different threads to memory in the same life.
@@ -68,7 +90,7 @@ fn conflicts(events: &[Event]) -> Vec<(usize, usize)> {
             };
             if first.thread != second.thread && one.conflicts(other) {
                 let shared = one.bytes.intersection(other.bytes).unwrap();
-                if !is_reused(events, from, to, shared) {
+                if !is_forgotten(events, from, to, shared) {
                     found.push((from, to));
                 }
             }
@@ -356,7 +378,10 @@ pub fn lockset(events: &[Event], refine: Refine) -> BTreeSet<[Place; 2]> {
                 signals.insert(semaphore);
             }
         }
-        if let What::Allocate { bytes: new } | What::Free { bytes: new, .. } = event.what {
+        if let What::Allocate { bytes: new }
+        | What::Free { bytes: new, .. }
+        | What::Slack { bytes: new } = event.what
+        {
             bytes.retain(|byte, _| !(new.start.0..new.end()).contains(byte));
         }
         for (object, mode) in &operations[at].0 {

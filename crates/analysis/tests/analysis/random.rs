@@ -75,6 +75,7 @@ fn what() -> impl Strategy<Value = (What, bool)> {
         3 => (object(), mode).prop_map(|(object, mode)| (What::Acquire { object, mode }, true)),
         3 => object().prop_map(|object| (What::Release { object }, true)),
         1 => variable().prop_map(|bytes| (What::Allocate { bytes }, true)),
+        1 => variable().prop_map(|bytes| (What::Slack { bytes }, true)),
         1 => (0..3_u32).prop_map(|level| (What::SetInterruptLevel { level }, true)),
         1 => (0..3_u32).prop_map(|count| (What::SetCount { semaphore: 0, count }, true)),
     ]

@@ -86,6 +86,21 @@ fn a_read_that_may_acquire_makes_a_suspect_of_what_follows_it() {
         races("T1 read f doubtful\nT1 write x @ a\nT2 write x @ b"),
         ["a | b: suspect"]
     );
+    // The first region goes on all the while: its thread may have said so to a region of the other
+    // thread that is over, or to a third thread.
+    let sequencer = "fence";
+    assert_eq!(
+        races(&format!(
+            "T1 write x @ a\nT2 read f doubtful\nT2 {sequencer}\nT2 write x @ b"
+        )),
+        ["a | b: suspect"]
+    );
+    assert_eq!(
+        races(&format!(
+            "T1 write x @ a\nT3 read f doubtful\nT3 {sequencer}\nT2 {sequencer}\nT2 write x @ b"
+        )),
+        ["a | b: suspect"]
+    );
 }
 
 #[test]

@@ -158,6 +158,9 @@ impl Trace {
                 bytes: self.bytes(variable),
                 written: None,
             },
+            ["slack", variable] => What::Slack {
+                bytes: self.bytes(variable),
+            },
             ["give-back", variable] => What::Free {
                 bytes: self.bytes(variable),
                 written: Some(self.bytes(variable)),

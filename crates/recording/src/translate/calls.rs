@@ -205,7 +205,11 @@ pub fn entered(
             out.release(object(ObjectKind::Once, first));
         }
         F::Free | F::Realloc | F::ReallocArray => match memory.free(first) {
-            Some(bytes) => out.put(What::Free { bytes, written }),
+            Some(block) => {
+                let bytes = block.bytes;
+                out.put(What::Free { bytes, written });
+                out.slack(&block);
+            }
             None => out.put(What::Fence),
         },
         F::GompCriticalEnd => {
@@ -393,8 +397,9 @@ pub fn allocate(
 ) {
     match block.filter(|block| *block != 0) {
         Some(block) => {
-            let bytes = memory.allocate(block, size, origin);
-            out.put(What::Allocate { bytes });
+            let block = memory.allocate(block, size, origin);
+            out.put(What::Allocate { bytes: block.bytes });
+            out.slack(&block);
         }
         None => out.put(What::Fence),
     }

@@ -83,15 +83,15 @@ impl Memory {
         }
     }
 
-    /// A block begins its life. Gives all that may be used of it, which an allocator rounds up.
-    pub fn allocate(&mut self, start: u64, size: u64, origin: Origin) -> Bytes {
+    /// A block begins its life.
+    pub fn allocate(&mut self, start: u64, size: u64, origin: Origin) -> Allocation {
         let block = Allocation {
             bytes: bytes(start, size),
             origin,
         };
         make_room(&mut self.blocks);
         self.blocks.insert(start, block);
-        block.usable()
+        block
     }
 
     /// The block that begins here.
@@ -100,8 +100,8 @@ impl Memory {
     }
 
     /// A block ends it.
-    pub fn free(&mut self, start: u64) -> Option<Bytes> {
-        Some(self.blocks.remove(&start)?.usable())
+    pub fn free(&mut self, start: u64) -> Option<Allocation> {
+        self.blocks.remove(&start)
     }
 
     /// The kernel gives memory.
@@ -152,21 +152,17 @@ impl Memory {
 }
 
 impl Allocation {
-    /// What may be used of a block. Somebody said how long one of the program's own is.
-    fn usable(&self) -> Bytes {
-        match self.origin {
-            Origin::Heap { .. } => usable(self.bytes),
-            Origin::Own { .. } | Origin::Mapping => self.bytes,
+    /// What may be used behind a block: the C library has blocks of 16 bytes, less a word. Other
+    /// allocators round up at least as far, or else this is the beginning of their next block.
+    /// Somebody said how long one of the program's own is.
+    pub fn slack(&self) -> Option<Bytes> {
+        if !matches!(self.origin, Origin::Heap { .. }) {
+            return None;
         }
+        let asked = self.bytes.len;
+        let usable = (asked.saturating_add(8 + 15) & !15).max(32) - 8;
+        (usable > asked).then(|| bytes(self.bytes.start.0.saturating_add(asked), usable - asked))
     }
-}
-
-/// What may be used of a block: the C library has blocks of 16 bytes, less a word. Other
-/// allocators round up at least as far, or else their next block is forgotten as well, which
-/// hides a race and claims none.
-fn usable(asked: Bytes) -> Bytes {
-    let len = asked.len.saturating_add(8 + 15) & !15;
-    bytes(asked.start.0, len.max(32) - 8)
 }
 
 fn make_room(all: &mut BTreeMap<u64, Allocation>) {
@@ -208,10 +204,22 @@ mod tests {
             by: TaskId(1),
             place: Place(7),
         };
-        assert_eq!(memory.allocate(0x1010, 20, origin), bytes(0x1010, 24));
+        let block = memory.allocate(0x1010, 20, origin);
+        assert_eq!(block.bytes, bytes(0x1010, 20));
+        assert_eq!(block.slack(), Some(bytes(0x1024, 4)));
+        assert_eq!(memory.allocate(0x1030, 40, origin).slack(), None);
+        assert_eq!(
+            memory.allocate(0x1060, 41, origin).slack(),
+            Some(bytes(0x1089, 15))
+        );
+        let own = Origin::Own {
+            by: TaskId(1),
+            place: Place(7),
+        };
+        assert_eq!(memory.allocate(0x1090, 20, own).slack(), None);
         assert_eq!(memory.at(0x1012).unwrap().origin, origin);
         assert_eq!(memory.at(0x1800).unwrap().origin, Origin::Mapping);
-        assert_eq!(memory.free(0x1010), Some(bytes(0x1010, 24)));
+        assert_eq!(memory.free(0x1010), Some(block));
         assert_eq!(memory.at(0x1012).unwrap().origin, Origin::Mapping);
         assert_eq!(memory.free(0x1010), None);
         assert_eq!(memory.stack(0x1f00), bytes(0x1000, 0x1000));

@@ -79,8 +79,8 @@ pub fn entered(own: &Own, open: &Open, memory: &mut Memory, out: &mut Out<'_>) {
     match own {
         Own::Unlocks(which) => out.release(which.object(open)),
         Own::Frees(block) => match memory.free(argument(open, *block)) {
-            Some(bytes) => out.put(What::Free {
-                bytes,
+            Some(block) => out.put(What::Free {
+                bytes: block.bytes,
                 written: None,
             }),
             None => out.put(What::Fence),
